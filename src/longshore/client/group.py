@@ -282,6 +282,7 @@ class GroupBuilder(SubGroup):
         with naming(head):
             before = _several(after)
             known = [self._key_of(one) for one in before if not isinstance(one, str)]
+            known += call.files_from
             named = [one for one in before if isinstance(one, str)]
             self._check_results(call)
         taken = self._plan.add(call.submission, known, on, key, within=within, named=named)

@@ -42,7 +42,12 @@ from longshore.model.group import (
 from longshore.model.ids import derive_ids
 from longshore.model.job import Submission
 from longshore.model.run_time import RunTime
-from longshore.payload.group_references import check_additions, check_dependencies, referred
+from longshore.payload.group_references import (
+    check_additions,
+    check_dependencies,
+    files_from,
+    referred,
+)
 from longshore.payload.maps import read_map
 from longshore.payload.values import pack
 from longshore.wire.portions import MESSAGE_BYTES, portions
@@ -324,4 +329,5 @@ def _added_bytes(node: AddedNode) -> int:
 
 
 def _before(job: Submission, after: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*after, *(one.job for one in referred(job))]))
+    made = [one.key for one in files_from(job)]
+    return tuple(dict.fromkeys([*after, *(one.job for one in referred(job)), *made]))

@@ -48,6 +48,10 @@ class FunctionHandler:
         """The keyword arguments for the function; `InvalidArguments` names the parameter."""
         return self.signature.bind(args)
 
+    def files_from(self, args: bytes) -> tuple[str, ...]:
+        """The keys of the jobs of a group whose files are inputs of a job: only programs have."""
+        return ()
+
     def pack_result(self, value: object) -> bytes:
         """The result as it is stored."""
         if value is None:

@@ -252,6 +252,7 @@ class Call(Generic[R]):
         "_access",
         "_keeps_id",
         "_unpack",
+        "files_from",
         "results",
         "returns",
         "submission",
@@ -266,8 +267,11 @@ class Call(Generic[R]):
         keeps_id: bool = False,
         returns: Any = Any,
         results: Sequence[ResultReference] = (),
+        files_from: Sequence[str] = (),
     ) -> None:
         self.submission = submission
+        self.files_from = files_from
+        """The keys of the jobs of its group whose files are its inputs."""
         self.returns = returns
         """The type of its result, if that is known."""
         self.results = results
@@ -401,6 +405,7 @@ class Kind(Generic[P, R, Q, C]):
             keeps_id=given is not None,
             returns=signature.returns,
             results=results,
+            files_from=self.handler.files_from(packed),
         )
 
     def map_call(

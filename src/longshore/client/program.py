@@ -17,6 +17,7 @@ from longshore.core.templates import filled, placeholders
 from longshore.errors import AppError, InvalidInput
 from longshore.model.program import AnyProgram, Command, Container, Outcome
 from longshore.model.worker import KindTerms, Pool
+from longshore.payload.values import unpack
 
 Argument = str | int | float | bool | list | dict | None  # type: ignore[type-arg]
 """What can stand for a placeholder: lists and maps as JSON, None as nothing."""
@@ -41,6 +42,7 @@ class ProgramHandler(FunctionHandler):
         terms: KindTerms | None = None,
     ) -> None:
         self.template = template
+        self._defaults = defaults
         function = _filling(kind, template, defaults)
         super().__init__(kind, function, None, terms)
         needs_files = bool(template.inputs or template.outputs or template.checkpoint)
@@ -51,6 +53,13 @@ class ProgramHandler(FunctionHandler):
             lost_free=any(rule.outcome is Outcome.WORKER_LOST for rule in template.rules),
         )
         self.fill: Callable[..., AnyProgram] = function
+
+    def files_from(self, args: bytes) -> tuple[str, ...]:
+        """The keys of the jobs of a group whose files are inputs of a job with these arguments."""
+        if not any(one.maker for one in self.template.inputs):
+            return ()
+        whole = filled(self.template, {**self._defaults, **unpack(args)})
+        return tuple(one.maker for one in whole.inputs if one.maker)
 
     def program(self, args: bytes) -> AnyProgram:
         """What to run for a job with these arguments."""

@@ -117,16 +117,21 @@ def _outputs(what: str, value: object) -> object:
 
 def _filesets(what: str, of: type[Input | Output], value: object) -> object:
     """Names of filesets as what they stand for: NAME, or NAME@VERSION for an input."""
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list | tuple):
-        return value
-    filesets = [_fileset(one) for one in value]
+    filesets = fileset_fields(value)
+    if not isinstance(filesets, list):
+        return filesets
     known = of.__struct_encode_fields__
     for name in (name for one in filesets if isinstance(one, Mapping) for name in one):
         if name not in known:
             raise InvalidInput(f"{what} has no '{name!s:.100}'; {_nearest(name, known)}")
     return filesets
+
+
+def fileset_fields(value: Any) -> Any:
+    """Inputs or outputs with the fields that each has, as far as they are a list or a name."""
+    if isinstance(value, str | Mapping):
+        value = [value]
+    return [_fileset(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _fileset(value: object) -> object:
@@ -279,7 +284,7 @@ class _Check:
                 f"{wanted.version}; a job makes a version of its own, so leave one of them out"
             )
         check_length(f"{self._what}: from", wanted.maker, MAX_PATH_CHARS)
-        self.fileset(wanted.fileset or "its output", wanted.path, wanted.patterns)
+        self.fileset(wanted.fileset or "output", wanted.path, wanted.patterns)
 
     def below(self, name: str, path: str) -> None:
         """A path that stays below the program's own folder."""

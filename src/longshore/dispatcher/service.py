@@ -172,7 +172,7 @@ class Service:
                     continue
                 refuse_outside_a_group(job)
                 self._check(job, caller, request.strict, kinds)
-                sound = job
+                sound = None if job.kind in FREE_KINDS else job
             except LongshoreError as error:
                 refused[job.id] = m.SubmitAnswer(job.id, code=error.code, message=str(error))
         return refused

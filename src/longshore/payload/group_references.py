@@ -11,6 +11,7 @@ from longshore.errors import InvalidInput
 from longshore.model.group import MAP, SCOPE, AddedNode, GroupPart, Node
 from longshore.model.job import Submission
 from longshore.model.reports import OutboxNode
+from longshore.payload.file_references import Maker, check_makers, makers
 from longshore.payload.maps import read_map
 from longshore.payload.references import BESIDE, Reference, references
 
@@ -33,6 +34,11 @@ def _of_elements(job: Submission) -> list[Reference]:
     return references(pattern.args) if pattern.options.references else []
 
 
+def files_from(job: Submission) -> list[Maker]:
+    """The jobs whose files are inputs of a job, or of the elements of a map."""
+    return makers(read_map(job.args)[1].job if job.kind == MAP else job)
+
+
 def check_dependencies(part: GroupPart) -> None:
     """Raises, naming the group and the key, if a job refers to one that it does not depend on.
 
@@ -42,10 +48,15 @@ def check_dependencies(part: GroupPart) -> None:
     places = {
         node.key: _Place(place, node.job.kind) for place, node in enumerate(part.nodes, part.first)
     }
+    jobs = {node.key: node.job for node in part.nodes}
     for node in part.nodes:
         if node.job.options.references or node.job.kind == MAP:
             with naming(part.head, node.key):
                 _check_node(node, places, part.first)
+        if wanted := files_from(node.job):
+            with naming(part.head, node.key):
+                _check_files(node, wanted, places, part.first)
+                check_makers(wanted, jobs)
 
 
 def _check_node(node: Node, places: Mapping[str, _Place], first: int) -> None:
@@ -59,6 +70,25 @@ def _check_node(node: Node, places: Mapping[str, _Place], first: int) -> None:
             _check_kind(one, found.kind)
         elif found is not None or len(seen := seen | {one.job}) > elsewhere:
             raise InvalidInput(_not_after(one.job))
+
+
+def _check_files(
+    node: Node, wanted: Sequence[Maker], places: Mapping[str, _Place], first: int
+) -> None:
+    """Raises if a job has files from one that it does not depend on."""
+    after = set(node.after)
+    elsewhere = sum(place < first for place in after)
+    unknown = {one.key for one in wanted if one.key not in places}
+    apart = [one.key for one in wanted if one.key in places and places[one.key].place not in after]
+    for key in [*apart, *(sorted(unknown) if len(unknown) > elsewhere else ())]:
+        raise InvalidInput(_no_files_after(key))
+
+
+def _no_files_after(key: str) -> str:
+    return (
+        f"an input is from '{key:.200}', on which it does not depend; add '{key:.200}' to its "
+        "`after`"
+    )
 
 
 def _not_after(key: str) -> str:
@@ -89,7 +119,14 @@ def check_additions(nodes: Sequence[AddedNode]) -> None:
     What those are that the group has already is told when the job is to run.
     """
     kinds = {node.key: node.job.kind for node in nodes}
+    jobs = {node.key: node.job for node in nodes}
     for node in nodes:
+        if wanted := files_from(node.job):
+            with naming_job(node.key):
+                for maker in wanted:
+                    if maker.key not in node.after:
+                        raise InvalidInput(_no_files_after(maker.key))
+                check_makers(wanted, jobs)
         if not node.job.options.references and node.job.kind != MAP:
             continue
         with naming_job(node.key):

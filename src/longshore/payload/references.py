@@ -18,6 +18,7 @@ import msgspec
 
 from longshore.errors import InvalidArguments, InvalidInput
 from longshore.model.job import JobState, Submission
+from longshore.payload.file_references import refuse_alone
 from longshore.payload.values import pack, unpack
 
 RESULT: Final = "$result"
@@ -223,7 +224,8 @@ def escaped_arguments(job: Submission) -> bytes:
 
 
 def refuse_outside_a_group(job: Submission) -> None:
-    """Raises `InvalidInput` if a job that is submitted by itself refers to results."""
+    """Raises `InvalidInput` if a job that is submitted by itself refers to others of a group."""
+    refuse_alone(job)
     if job.options.references:
         raise InvalidInput(
             f"job '{job.kind}' refers to the result of another job, and only a job of a group can; "

@@ -233,7 +233,9 @@ async def test_checkpoint_that_cannot_be_saved_is_told_and_never_hangs_the_progr
     assert "no checkpoint was saved" in report.error.traceback
 
 
-@pytest.mark.parametrize(("step", "reason"), [("restore", "input_missing"), ("save", "output_missing")])
+@pytest.mark.parametrize(
+    ("step", "reason"), [("restore", "input_missing"), ("save", "output_missing")]
+)
 async def test_checkpoint_that_is_lost_or_missing_ends_the_attempt(step: str, reason: str) -> None:
     shelf = Shelf()
     shelf.fails[step] = Outcome(reason)

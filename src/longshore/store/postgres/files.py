@@ -3,7 +3,8 @@
 Theory. A manifest lists blobs, and stays while a version or a checkpoint leads to it, or a pin
 holds it. A blob stays while a manifest lists it. What may have become free is marked `loose` by who
 takes a version, a checkpoint, a pin or a listing away, so that a collection looks at nothing else.
-It locks the loose row, asks in a later statement whether something needs it, and only then removes it:
+It locks the loose row, asks in a later statement whether something needs it, and only then removes
+it:
 
 - who pins locks the manifest before it lists anything, and each blob as it does. So either the
   collection sees the listing, or the pin sees what the collection did: a doomed blob, which is to

@@ -9,8 +9,9 @@ same: the program runs on, with the checkpoint that it had.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -76,12 +77,12 @@ class Checkpoints:
             await asyncio.gather(looking, return_exceptions=True)
 
     async def _attend(self, work: Path, asked: Path) -> None:
-        while True:
+        is_answered = True
+        while is_answered:
             await asyncio.sleep(LOOK_EVERY_S)
-            if asked.is_symlink() or asked.exists():
+            if os.path.lexists(asked):
                 await self._save_running(work)
-                with suppress(OSError):
-                    asked.unlink()
+                is_answered = _is_removed(asked)
 
     async def _save_running(self, work: Path) -> None:
         try:
@@ -99,3 +100,14 @@ class Checkpoints:
     @property
     def _transferred(self) -> Callable[[int, int], None]:
         return lambda done, total: self._log.progress(Progress(done, total, "bytes"))
+
+
+def _is_removed(asked: Path) -> bool:
+    """Removes the file by which a program asked. A folder in its place would be asked for ever."""
+    try:
+        os.unlink(asked)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
