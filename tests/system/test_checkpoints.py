@@ -1,22 +1,20 @@
-"""Checkpoints of commands on real workers: what one saved, another goes on with."""
+"""Files that go on, on real workers that are killed: from attempt to attempt, from job to job."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import longshore
 from longshore.testing.processes import Process, await_true, run, settings
 from tests.system.conftest import QUICK_WORKER
 from tests.system.test_files import Dock
 
-SCRIPT = """
+COUNTING = """
 mkdir -p seen
 echo $LONGSHORE_ATTEMPT > seen/$LONGSHORE_ATTEMPT
 case $LONGSHORE_ATTEMPT in
@@ -32,44 +30,99 @@ echo "\\"$(cat seen/* | xargs)\\"" > "$LONGSHORE_RESULT"
 """
 """Attempt 1 asks by its exit code, attempt 2 while it runs. What it does after that is lost."""
 
+SHIPPING = """
+name: shipping
+jobs:
+  - key: load
+    command:
+      argv: [sh, -c, "mkdir out; echo crate > out/a; echo barrel > out/b"]
+      outputs: [{fileset: cargo, path: out}]
+  - key: sail
+    command:
+      argv:
+        - sh
+        - -c
+        - 'mkdir out; [ -e "$0" ] || { : > "$0"; exec sleep 600; }; sort in/* > out/list'
+        - ${mark}
+      inputs: [{from: load, path: in}]
+      outputs: [{fileset: cargo, path: out}]
+  - key: unload
+    command:
+      argv: [sh, -c, 'echo "\\"$(cat first/a second/list | xargs)\\"" > "$LONGSHORE_RESULT"']
+      inputs: [{from: load, path: first}, {from: sail, fileset: cargo, path: second}]
+"""
+"""The newest version of `cargo` is never the one that `unload` wants of `load`."""
+
+
+class Harbour:
+    """A dispatcher with a gateway, and workers that read files over HTTP alone."""
+
+    def __init__(self, dock: Dock, app: longshore.App) -> None:
+        self.dock, self.app = dock, app
+        self.workers: list[Process] = []
+        self.to = ["--connect", dock.up.facts["frontend"]]
+
+    def worker(self) -> Process:
+        """Another worker, with a cache of its own."""
+        name = f"worker{len(self.workers)}"
+        cache = self.dock.folder / name
+        own = settings(files_url=self.dock.url, files_cache=cache, engine="off", **QUICK_WORKER)
+        given = ["--connect", self.dock.up.facts["backend"], "--exec", "--commands", "1"]
+        made = Process("worker", *given, *own, log=self.dock.folder / f"{name}.log")
+        self.workers.append(made)
+        return made.ready()
+
+    def replaced(self, worker: Process) -> None:
+        """Kills a worker, and starts another."""
+        os.kill(worker.pid, signal.SIGKILL)
+        self.worker()
+
 
 @pytest.fixture
-def dock(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dock]:
-    """A dispatcher with a gateway, and no worker."""
+def harbour(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Harbour]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    made = Dock(tmp_path, store_url)
     monkeypatch.chdir(tmp_path)
-    yield made
-    made.up.close()
+    dock = Dock(tmp_path, str(request.getfixturevalue(f"migrated_{request.param}_url")))
+    with longshore.App("client", connect=dock.up.facts["frontend"]) as app:
+        made = Harbour(dock, app)
+        yield made
+    for worker in made.workers:
+        worker.close()
+    dock.up.close()
 
 
-def a_worker(dock: Dock, name: str) -> Process:
-    """A worker with a cache of its own, which reads files over HTTP alone."""
-    cache = dock.folder / f"{name}-cache"
-    own = settings(files_url=dock.url, files_cache=cache, engine="off", **QUICK_WORKER)
-    given = ["--connect", dock.up.facts["backend"], "--exec", "--commands", "1"]
-    return Process("worker", *given, *own, log=dock.folder / f"{name}.log").ready()
-
-
-def shown(dock: Dock, job: str) -> Any:
-    return json.loads(run("job", job, "--connect", dock.up.facts["frontend"], "--json").stdout)
-
-
+@pytest.mark.parametrize("harbour", ["postgres"], indirect=True)
 def test_command_goes_on_from_its_checkpoint_on_another_worker_after_a_kill(
-    dock: Dock, tmp_path: Path
+    harbour: Harbour, tmp_path: Path
 ) -> None:
-    to, mark = ["--connect", dock.up.facts["frontend"]], tmp_path / "mark"
-    first = a_worker(dock, "first")
-    with closing(first):
-        words = ["--detach", "--checkpoint", "seen/*", *to, "--", "sh", "-c", SCRIPT, str(mark)]
-        assert run("exec", *words).returncode == 0
-        await_true(mark.exists, "the second attempt has saved, and runs on")
-        job = shown(dock, "1")
-        assert (job["attempt"], job["failures"], job["checkpoint"]["files"]) == (2, 0, 2)
-        assert "checkpoint" in run("job", "1", *to).stdout
-        os.kill(first.pid, signal.SIGKILL)
-        with closing(a_worker(dock, "second")):
-            await_true(lambda: shown(dock, "1")["ended_at"] is not None, "the job has ended")
-    job = shown(dock, "1")
-    assert (job["result"], job["attempt"], job["failures"]) == ("1 2 3", 3, 0)
-    assert job["checkpoint"] is None
+    worker, mark = harbour.worker(), tmp_path / "mark"
+    argv = ["sh", "-c", COUNTING, str(mark)]
+    fields = {"argv": argv, "checkpoint": ["seen/*"]}
+    handle = harbour.app.submit_by_name("longshore.command", fields)
+    await_true(mark.exists, "the second attempt has saved, and runs on")
+    job = handle.job()
+    assert job.checkpoint is not None
+    assert (job.attempt, job.failures, job.checkpoint.files) == (2, 0, 2)
+    assert "2 files, 4 bytes, saved" in run("job", str(job.number), *harbour.to).stdout
+    harbour.replaced(worker)
+    assert handle.result(60) == "1 2 3"
+    job = handle.job()
+    assert (job.attempt, job.failures, job.checkpoint) == (3, 0, None)
+
+
+@pytest.mark.parametrize("harbour", ["sqlite"], indirect=True)
+def test_three_steps_of_a_group_hand_their_files_on_although_a_worker_is_killed(
+    harbour: Harbour, tmp_path: Path
+) -> None:
+    worker, mark = harbour.worker(), tmp_path / "mark"
+    (tmp_path / "flow.yaml").write_text(SHIPPING)
+    submitted = run("group", "submit", "flow.yaml", "-p", f"mark={mark}", *harbour.to, cwd=tmp_path)
+    assert submitted.returncode == 0, submitted.stderr
+    await_true(mark.exists, "the second step runs")
+    harbour.replaced(worker)
+    assert harbour.app.group_handle(1).wait(60) == "succeeded"
+    assert harbour.app.group_handle(1).result("unload") == "crate barrel crate"
+    versions = harbour.dock.filesets("ls", "cargo")["versions"]
+    assert [one["version"] for one in versions] == [2, 1], "one for each job that makes some"
