@@ -10,9 +10,9 @@ from longshore.model.attempt import Attempt
 from longshore.model.checkpoint import Checkpoint, NewCheckpoint
 from longshore.model.ends import Failed, Released, Retried, Succeeded
 from longshore.model.fileset import FilesetVersion
-from longshore.model.worker import SessionKey
-from longshore.ports import Store
-from longshore.testing.builders import Scene, a_group, a_job, done, lanes_of
+from longshore.model.worker import FreeWorker, OpenSlots, SessionKey
+from longshore.ports import Batch, Store
+from longshore.testing.builders import Scene, a_group, a_job, done, lane, lanes_of
 from longshore.testing.file_builders import FileScene, Folder, a_folder, held_by, publishing
 
 from .test_new_runs import rerun
@@ -203,6 +203,23 @@ async def test_new_run_finds_what_the_earlier_run_has_made(scene: Scene, files: 
     _, run = await rerun(scene, group)
     [found] = await scene.store.versions_of_node(run.jobs["use"], "make")
     assert (found.fileset, found.job) == ("a", group.jobs["make"])
+
+
+@pytest.mark.parametrize("makes_files", [True, False])
+async def test_job_starts_on_the_worker_that_made_its_files_if_that_has_a_slot(
+    scene: Scene, files: FileScene, makes_files: bool
+) -> None:
+    group = await scene.submit_group(a_group({"make": "", "use": "make", "too": "make"}))
+    await group.claim()
+    made, larger = group.running.pop("make"), await scene.attend()
+    smaller = SessionKey(made.worker, made.session)
+    await files.sealed(held_by(made), OLD)
+    end = publishing(made, *[OLD.version("a")] * makes_files)
+    free = [FreeWorker(larger, 5, 0), FreeWorker(smaller, 1, 0)]
+    batch = Batch([end], for_dependents=[OpenSlots({lane()}, free)])
+    started = (await scene.store.pump(scene.dispatcher, batch)).dependents
+    workers = sorted(one.worker == smaller.worker for one in started)
+    assert workers == [False, makes_files], "there is room for one; the other does not wait"
 
 
 async def publish(

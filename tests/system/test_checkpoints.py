@@ -118,7 +118,8 @@ def test_three_steps_of_a_group_hand_their_files_on_although_a_worker_is_killed(
 ) -> None:
     worker, mark = harbour.worker(), tmp_path / "mark"
     (tmp_path / "flow.yaml").write_text(SHIPPING)
-    submitted = run("group", "submit", "flow.yaml", "-p", f"mark={mark}", *harbour.to, cwd=tmp_path)
+    words = ["flow.yaml", "--detach", "-p", f"mark={mark}", *harbour.to]
+    submitted = run("run", *words, cwd=tmp_path)
     assert submitted.returncode == 0, submitted.stderr
     await_true(mark.exists, "the second step runs")
     harbour.replaced(worker)

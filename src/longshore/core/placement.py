@@ -9,7 +9,7 @@ slots in the order given here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from heapq import heapify, heapreplace
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -114,13 +114,22 @@ def kept_slots(last: Sequence[UUID | None], slots: Sequence[SessionKey]) -> list
 class Woken(NamedTuple):
     """A job that becomes ready: its place in the order of claims, and its arguments' bytes.
 
-    `last` is the worker that it had last, which gets it again if it can.
+    `last` is the worker that it had last, or that made its files: that one gets it if it can.
     """
 
     order: tuple[int, ...]
     lane: int
     size: int
     last: UUID | None = None
+
+
+def maker_of_files(depends_on: Iterable[UUID], made: Mapping[UUID, int]) -> UUID | None:
+    """Which job a job depends on that has just made most bytes of files; None if none made any.
+
+    The worker of that one has the files at hand.
+    """
+    makers = [job for job in depends_on if job in made]
+    return max(makers, key=made.__getitem__) if makers else None
 
 
 def slots_for(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from msgspec import structs
 
@@ -28,6 +29,15 @@ MAY_PUBLISH: Final = (Succeeded, Failed)
 def published(end: End) -> tuple[NewVersion, ...]:
     """The versions that an end brings."""
     return end.versions if isinstance(end, MAY_PUBLISH) else ()
+
+
+def published_bytes(ends: Sequence[End]) -> dict[UUID, int]:
+    """How many bytes each job publishes that does."""
+    return {
+        end.job: sum(made.total_bytes for made in versions)
+        for end in ends
+        if (versions := published(end))
+    }
 
 
 def without_outputs(end: End, missing: Sequence[str]) -> End:

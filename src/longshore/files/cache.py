@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from longshore.errors import ConfigError
+from longshore.errors import ConfigError, LongshoreError
 from longshore.files.places import disk_errors
 
 LOW_SHARE: Final = 0.9
@@ -82,6 +82,19 @@ class BlobCache:
         with disk_errors(f"the cache {self._folder} cannot be written"):
             part.write_bytes(data)
         self.adopt(part, sha256)
+
+    def link(self, sha256: bytes, folder: int, name: str) -> None:
+        """Keeps a file of an open folder, which is about to be removed there, if that is cheap.
+
+        Who may still write to it harms nobody: a blob is checked whenever it is copied.
+        """
+        part = self._parts / f"{sha256.hex()}.{os.getpid()}.{next(self._numbers)}"
+        with suppress(OSError, LongshoreError):
+            os.link(name, part, src_dir_fd=folder, follow_symlinks=False)
+            try:
+                self.adopt(part, sha256)
+            finally:
+                part.unlink(missing_ok=True)
 
     def drop(self, sha256: bytes) -> None:
         """Removes a blob, if it is here: its bytes are not what they should be."""

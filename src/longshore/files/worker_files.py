@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,13 +21,14 @@ from longshore.errors import (
     LongshoreError,
     NotFound,
 )
-from longshore.files.beneath import made_folder, opened_folder
+from longshore.files.beneath import made_folder, opened, opened_folder
 from longshore.files.cache import BlobCache
 from longshore.files.collect import Bounds, Collecting, Refused, Unmatched, collect
 from longshore.files.documents import CheckpointRequest, InputRequest, ShownVersion
 from longshore.files.local import default_cache, near_folder
+from longshore.files.packs import PACKED_BYTES
 from longshore.files.patterns import Patterns
-from longshore.files.place import make_way
+from longshore.files.place import by_blob, make_way
 from longshore.files.pulling import Pulling, chosen
 from longshore.files.pushing import Pushing
 from longshore.files.transfer import FileClient, Terms
@@ -36,6 +37,8 @@ from longshore.model.fileset import Manifest, NewVersion
 from longshore.model.program import Input, Outcome, Output
 from longshore.ports.files import FilesFailed, OnProgress, Saving
 
+MOST_KEPT: Final = 1_000
+"""Of a version with more files, the small ones are not kept in the cache."""
 Outcomes = Sequence[tuple[tuple[type[Exception], ...], Outcome]]
 
 _OF_INPUTS: Final[Outcomes] = (
@@ -175,8 +178,23 @@ class WorkerFiles:
                 manifest = await self._collected(folder, made.patterns)
                 pushing = Pushing(client, self._terms.transfer.slots)
                 pushed = await pushing.push(folder, manifest, on_progress)
+                await asyncio.to_thread(self._keep, folder, manifest)
         sealed = pushed.sealed
         return NewVersion(made.fileset, pushed.manifest, sealed.files, sealed.total_bytes)
+
+    def _keep(self, folder: int, manifest: Manifest) -> None:
+        """Keeps what an attempt made in the cache: the next job may need it here.
+
+        Of very many files only the large ones: small ones come quickly, many at a time.
+        """
+        if self._terms.near is not None or manifest.total_bytes > self._cache.most_bytes // 2:
+            return
+        least = PACKED_BYTES if len(manifest.files) > MOST_KEPT else -1
+        for file, _ in by_blob(manifest.files):
+            if file.size > least and not self._cache.has(file.sha256):
+                *way, name = check_path(file.path)
+                with suppress(OSError), opened(folder, way) as inside:
+                    self._cache.link(file.sha256, inside, name)
 
     @contextmanager
     def _opened(self, found_in: Path, made: Output) -> Iterator[int]:

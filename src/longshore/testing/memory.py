@@ -20,7 +20,8 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, RESIGNED, is_anothers
 from longshore.core.lifecycle import OWNED
 from longshore.core.lookahead import before_barred, not_blamed
-from longshore.core.placement import SlotOffers, Woken, first_bytes, kept_slots
+from longshore.core.placement import SlotOffers, Woken, first_bytes, kept_slots, maker_of_files
+from longshore.core.publishing import published_bytes
 from longshore.core.recovery import can_recover, of_lost_turn
 from longshore.core.retention import Seen, Walk
 from longshore.core.run_times import KEPT_S, merged
@@ -95,6 +96,7 @@ class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, M
         ready, ended = Counter[int](), list[Ended]()
         noted = len(self._notices)
         finished = [self._finish(end, ready, ended) for end in batch.finishes]
+        self._made_bytes = published_bytes(batch.finishes)
         self._made = []
         sent, replies, by_sends = self._post(batch, finished, ready)
         offers = SlotOffers(batch.for_dependents, batch.max_bytes)
@@ -150,6 +152,14 @@ class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, M
         ready.subtract(self._jobs[one.id].lane.hash for one in started)
         return started
 
+    def _maker(self, row: JobRow) -> UUID | None:
+        """The worker that has just made files of a job that this one waited for."""
+        if row.node is None:
+            return None
+        jobs = self._groups[row.node.group].jobs
+        maker = maker_of_files((jobs[at] for at in row.node.node.after), self._made_bytes)
+        return None if maker is None else self._jobs[maker].job.worker
+
     def _start_on(
         self, dispatcher: UUID, offers: SlotOffers, woken: Sequence[JobRow]
     ) -> list[Attempt]:
@@ -159,7 +169,7 @@ class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, M
                 row.order,
                 row.lane.hash,
                 len(row.job.args),
-                last_worker(row.job.options, row.job.args),
+                last_worker(row.job.options, row.job.args) or self._maker(row),
             )
             for row in rows
         ]

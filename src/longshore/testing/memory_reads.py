@@ -74,6 +74,7 @@ class MemoryReads:
         """The groups that turns submit in this batch."""
         """Nodes of which those that depend on them have not heard."""
         self._woken: list[JobRow] = []
+        self._made_bytes: dict[UUID, int] = {}
         """The jobs of groups that became ready since the pump last began."""
         self._made: list[tuple[JobRow, Counter[int]]] = []
         """The turns that were made ready since then, and where each was counted."""

@@ -478,3 +478,6 @@ ORDER BY i.job, i.key, other.place
 A key that begins with `./` lies beside the job's own. One that ends in `/*` means all nodes in the
 scope of the node with that key.
 """
+
+WORKERS_OF: Final = "SELECT id, worker FROM longshore.job WHERE id = ANY ($1::uuid[])"
+"""Which workers had these jobs last."""

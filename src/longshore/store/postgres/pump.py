@@ -28,6 +28,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from longshore.core.placement import SlotOffers
+from longshore.core.publishing import published_bytes
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Failed, PutAside, ReadDone, Succeeded, TurnTaken
@@ -146,7 +147,8 @@ class Pump:
         intake = self._intake(tx, dispatcher, batch, offers)
         if turns is not None:
             await turns.commit(ends, finished, records, intake)
-        starts = Starts(dispatcher, offers.left, self._expiry_margin_s, room)
+        made = published_bytes(ends)
+        starts = Starts(dispatcher, offers.left, self._expiry_margin_s, room, made)
         offers.left = ()  # what turns did not take is for dependents
         settling = Settling(tx, starts)
         new_lanes = await self._settle(settling, ends, finished, records, growth)

@@ -36,7 +36,7 @@ from longshore.core.dependencies import (
 )
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.placement import Woken, slots_for
+from longshore.core.placement import Woken, maker_of_files, slots_for
 from longshore.model.attempt import Attempt
 from longshore.model.group import MAP, NOT_RUN, SCOPE
 from longshore.model.job import Ended, JobState
@@ -81,6 +81,8 @@ class Starts(NamedTuple):
     offered: Sequence[OpenSlots]
     expiry_margin_s: float
     max_bytes: int
+    made: Mapping[UUID, int] = {}
+    """How many bytes of files jobs have made that end in this transaction."""
 
 
 class Settling:
@@ -129,7 +131,8 @@ class Settling:
         changes = [(row, one.change) for row, one in told_nodes if one.change is not None]
         woken = {row["child"]: change for row, change in changes}
         if changes and self._starts and all(_may_start(*one) for one in changes):
-            await self._start([*zip(*columns, strict=True)], changes, self._starts)
+            after = [parent.job for parent in parents]
+            await self._start([*zip(*columns, strict=True)], changes, self._starts, after)
             woken = {}
         elif columns:
             await self._tx.fetch(sql.COUNT_DOWN, *zip(*columns, strict=True))
@@ -170,14 +173,36 @@ class Settling:
         self._tx.note(job, is_early=is_early)
         self.groups.add(group)
 
+    async def _near_files(
+        self,
+        jobs: Sequence[Woken],
+        changes: Sequence[Decided],
+        made: Mapping[UUID, int],
+        ended: Sequence[UUID],
+    ) -> list[Woken]:
+        """The jobs, each with the worker that made files of one that it waited for."""
+        rows = await self._tx.fetch(sql.WORKERS_OF, list(made))
+        workers: dict[UUID | None, UUID | None] = {row["id"]: row["worker"] for row in rows}
+        makers = [
+            maker_of_files((ended[place - 1] for place in row["parents"]), made)
+            for row, _ in changes
+        ]
+        return [job._replace(last=workers.get(at)) for job, at in zip(jobs, makers, strict=True)]
+
     async def _start(
-        self, counters: list[tuple[object, ...]], changes: Sequence[Decided], starts: Starts
+        self,
+        counters: list[tuple[object, ...]],
+        changes: Sequence[Decided],
+        starts: Starts,
+        ended: Sequence[UUID],
     ) -> None:
         """Counts nodes down and starts the jobs that they let run, or makes them ready."""
         jobs = [
             Woken((row["urgency"], row["rank"], row["number"]), row["lane"], row["size"])
             for row, _ in changes
         ]
+        if starts.made:
+            jobs = await self._near_files(jobs, changes, starts.made, ended)
         slots = slots_for(jobs, starts.offered, starts.max_bytes)
         known: dict[SessionKey, int] = {}
         places = {at: known.setdefault(slot, len(known) + 1) for at, slot in slots.items()}

@@ -31,6 +31,8 @@ class Starts(NamedTuple):
     dispatcher: UUID
     offers: SlotOffers
     expiry_margin_s: float
+    made: Mapping[UUID, int] = {}
+    """How many bytes of files jobs have made that end in this transaction."""
 
 
 class Dependent(Candidate):
@@ -63,13 +65,23 @@ START: Final = Bulk(
 )
 
 
-def start(tx: Transaction, starts: Starts, jobs: Mapping[int, float | None]) -> list[Attempt]:
-    """Starts as many of these jobs as can; each has so many seconds to begin, or any number."""
+def start(
+    tx: Transaction,
+    starts: Starts,
+    jobs: Mapping[int, float | None],
+    makers: Mapping[int, UUID] = {},
+) -> list[Attempt]:
+    """Starts as many of these jobs as can; each has so many seconds to begin, or any number.
+
+    Some go to the worker of another job, a maker of their files, if that can take them.
+    """
     rows = DEPENDENTS.find(tx.connection, [(number,) for number in jobs])
     rows = [row for row, may in zip(rows, may_start(tx, rows), strict=True) if may]
     order = [
         Woken((row.urgency, row.rank, row.number), row.lane, row.payload_bytes) for row in rows
     ]
+    if makers:
+        order = [job._replace(last=_worker_of(tx, makers.get(job.order[2]))) for job in order]
     slots = starts.offers.take(order)
     sessions = attending(tx, starts.dispatcher, list(slots.values()))
     usable = [
@@ -78,6 +90,13 @@ def start(tx: Transaction, starts: Starts, jobs: Mapping[int, float | None]) -> 
         if sessions.get(slot.worker.int) == slot.session
     ]
     return _started(tx, usable, jobs, starts.expiry_margin_s) if usable else []
+
+
+def _worker_of(tx: Transaction, job: UUID | None) -> UUID | None:
+    if job is None:
+        return None
+    found = tx.execute("SELECT worker FROM job WHERE id = ?", (job.bytes,)).fetchone()
+    return UUID(bytes=found[0]) if found is not None and found[0] is not None else None
 
 
 def _started(

@@ -17,7 +17,7 @@ from longshore.core import effects
 from longshore.core.growth import added, refused, why_not
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.placement import SlotOffers
-from longshore.core.publishing import published
+from longshore.core.publishing import published, published_bytes
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
@@ -90,7 +90,7 @@ def _finish(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: fl
     finishes = _Finishes(tx, growth)
     finished = finishes.record(batch.finishes) if batch.finishes else []
     offers = SlotOffers(batch.for_dependents, batch.max_bytes)
-    starts = Starts(dispatcher, offers, expiry_margin_s)
+    starts = Starts(dispatcher, offers, expiry_margin_s, published_bytes(batch.finishes))
     settling = Settling(tx, starts)
     posted = finishes.post(batch, settling, TurnSlots(dispatcher, offers, expiry_margin_s))
     growth.begin(settling)

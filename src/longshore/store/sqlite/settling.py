@@ -31,6 +31,7 @@ from longshore.core.dependencies import (
 from longshore.core.effects import Change
 from longshore.core.lanes import GATE_LANE, NOT_RUN_LANES
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.placement import maker_of_files
 from longshore.model.attempt import Attempt
 from longshore.model.group import Condition, GroupState
 from longshore.model.job import Ended, JobError, JobState
@@ -274,10 +275,23 @@ class Settling:
             if change is not None and node.state is JobState.WAITING:
                 changes.append(Wake(node.group, node.job, change))
         COUNT_DOWN.run(self._tx.connection, rows)
-        self.wake(self._start(changes))
+        self.wake(self._start(changes, self._makers(nodes, reached)))
         return {(node.group, node.place) for node in nodes if node.state not in TERMINAL}
 
-    def _start(self, changes: Sequence[Wake]) -> Sequence[Wake]:
+    def _makers(
+        self, nodes: Sequence[WaitingNode], reached: Mapping[Node, Sequence[Parent]]
+    ) -> dict[int, UUID]:
+        """Which job that ends now made most files for each of those that wait for it."""
+        made = {} if self._starts is None else self._starts.made
+        if not made:
+            return {}
+        found = {
+            node.job: maker_of_files((one.job for one in reached[node.group, node.place]), made)
+            for node in nodes
+        }
+        return {job: maker for job, maker in found.items() if maker is not None}
+
+    def _start(self, changes: Sequence[Wake], makers: Mapping[int, UUID]) -> Sequence[Wake]:
         """Starts the jobs that have slots; answers the changes that are left to be made."""
         if not changes or self._starts is None or not self._starts.offers.left:
             return changes
@@ -287,7 +301,7 @@ class Settling:
             for one in changes
             if one.change.state is JobState.READY and may_wake(groups[one.group])
         }
-        self.started = start(self._tx, self._starts, met) if met else []
+        self.started = start(self._tx, self._starts, met, makers) if met else []
         begun = {one.number for one in self.started}
         return [one for one in changes if one.job not in begun]
 

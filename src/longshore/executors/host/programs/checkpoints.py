@@ -80,7 +80,7 @@ class Checkpoints:
         is_answered = True
         while is_answered:
             await asyncio.sleep(LOOK_EVERY_S)
-            if os.path.lexists(asked):
+            if _is_there(asked):
                 await self._save_running(work)
                 is_answered = _is_removed(asked)
 
@@ -100,6 +100,10 @@ class Checkpoints:
     @property
     def _transferred(self) -> Callable[[int, int], None]:
         return lambda done, total: self._log.progress(Progress(done, total, "bytes"))
+
+
+def _is_there(asked: Path) -> bool:
+    return os.path.lexists(asked)
 
 
 def _is_removed(asked: Path) -> bool:
