@@ -12,6 +12,7 @@ import pytest
 import longshore
 from longshore.testing.processes import Process, await_true, run, settings
 from tests.system.conftest import QUICK_WORKER
+from tests.system.pages import blocks
 from tests.system.test_files import Dock
 
 COUNTING = """
@@ -110,6 +111,11 @@ def test_command_goes_on_from_its_checkpoint_on_another_worker_after_a_kill(
     assert handle.result(60) == "1 2 3"
     job = handle.job()
     assert (job.attempt, job.failures, job.checkpoint) == (3, 0, None)
+    twice, ask = (one.text for one in blocks("containers.md", "sh"))
+    fields = {"argv": ["sh", "-c", f"{twice}\n{ask}"], "checkpoint": ["state/**"]}
+    assert harbour.app.submit_by_name("longshore.command", fields).result(60) == 2, (
+        "as the page says"
+    )
 
 
 @pytest.mark.parametrize("harbour", ["sqlite"], indirect=True)
@@ -118,7 +124,7 @@ def test_three_steps_of_a_group_hand_their_files_on_although_a_worker_is_killed(
 ) -> None:
     worker, mark = harbour.worker(), tmp_path / "mark"
     (tmp_path / "flow.yaml").write_text(SHIPPING)
-    words = ["flow.yaml", "--detach", "-p", f"mark={mark}", *harbour.to]
+    words = ["flow.yaml", "-p", f"mark={mark}", *harbour.to]
     submitted = run("run", *words, cwd=tmp_path)
     assert submitted.returncode == 0, submitted.stderr
     await_true(mark.exists, "the second step runs")
@@ -127,3 +133,7 @@ def test_three_steps_of_a_group_hand_their_files_on_although_a_worker_is_killed(
     assert harbour.app.group_handle(1).result("unload") == "crate barrel crate"
     versions = harbour.dock.filesets("ls", "cargo")["versions"]
     assert [one["version"] for one in versions] == [2, 1], "one for each job that makes some"
+    (page,) = blocks("files.md", "yaml")
+    (tmp_path / "tables.yaml").write_text(page.text)
+    assert run("run", "tables.yaml", *harbour.to, cwd=tmp_path).returncode == 0
+    assert harbour.app.group_handle(2).result("sum", 60) == 7

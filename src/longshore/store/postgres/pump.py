@@ -33,7 +33,7 @@ from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Failed, PutAside, ReadDone, Succeeded, TurnTaken
 from longshore.model.job import Finished, Refused, Submission, Submitted
-from longshore.model.worker import Claim, SessionKey
+from longshore.model.worker import Claim, OpenSlots, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.changes import hold_if_paused
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
@@ -147,8 +147,7 @@ class Pump:
         intake = self._intake(tx, dispatcher, batch, offers)
         if turns is not None:
             await turns.commit(ends, finished, records, intake)
-        made = published_bytes(ends)
-        starts = Starts(dispatcher, offers.left, self._expiry_margin_s, room, made)
+        starts = self._starts(dispatcher, offers.left, room, ends)
         offers.left = ()  # what turns did not take is for dependents
         settling = Settling(tx, starts)
         new_lanes = await self._settle(settling, ends, finished, records, growth)
@@ -198,6 +197,12 @@ class Pump:
         known = known_of(turns.boxes) if turns is not None else []
         lanes = intake.new_lanes
         return PumpResult(pumped, bool(ready - taken), lanes, scans, tx.tallied, known)
+
+    def _starts(
+        self, dispatcher: UUID, offered: Sequence[OpenSlots], room: int, ends: Sequence[End]
+    ) -> Starts:
+        """What the dependents of these ends may start on."""
+        return Starts(dispatcher, offered, self._expiry_margin_s, room, published_bytes(ends))
 
     def _intake(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, offers: SlotOffers
