@@ -69,11 +69,15 @@ class BlobCache:
 
     def adopt(self, part: Path, sha256: bytes) -> None:
         """Keeps a downloaded file, which is whole and checked, as a blob; makes room for it."""
+        with disk_errors(f"the cache {self._folder} cannot be written"):
+            part.chmod(0o400)
+        self._adopt(part, sha256)
+
+    def _adopt(self, part: Path, sha256: bytes) -> None:
         path = self._path(sha256)
         with disk_errors(f"the cache {self._folder} cannot be written"):
             self._make_room(part.stat().st_size)
             path.parent.mkdir(exist_ok=True, mode=0o700)
-            part.chmod(0o400)
             part.rename(path)
 
     def keep(self, sha256: bytes, data: bytes) -> None:
@@ -86,13 +90,14 @@ class BlobCache:
     def link(self, sha256: bytes, folder: int, name: str) -> None:
         """Keeps a file of an open folder, which is about to be removed there, if that is cheap.
 
-        Who may still write to it harms nobody: a blob is checked whenever it is copied.
+        Who may still write to it harms nobody: a blob is checked whenever it is copied. Its mode
+        stays, because the file may be an output once more.
         """
         part = self._parts / f"{sha256.hex()}.{os.getpid()}.{next(self._numbers)}"
         with suppress(OSError, LongshoreError):
             os.link(name, part, src_dir_fd=folder, follow_symlinks=False)
             try:
-                self.adopt(part, sha256)
+                self._adopt(part, sha256)
             finally:
                 part.unlink(missing_ok=True)
 

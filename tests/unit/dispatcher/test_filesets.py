@@ -13,11 +13,12 @@ from longshore.client.tokens import new_token
 from longshore.core.access import hash_of
 from longshore.errors import InvalidInput, NotAllowed, NotAuthenticated, NotFound, TooLarge
 from longshore.model.access import Role, Scope
+from longshore.model.checkpoint import NewCheckpoint
 from longshore.model.fileset import BlobRef, Needed, NewVersion, PinVerdict, StoredBlob
 from longshore.model.job import JobError, JobState, Options, Reason, RetryPolicy, Submission
-from longshore.model.reports import FailureReport, SuccessReport
+from longshore.model.reports import FailureReport, SnoozeReport, SuccessReport
 from longshore.model.worker import KindInfo, Pool
-from longshore.testing.builders import a_job, new_id
+from longshore.testing.builders import a_group, a_job, new_id
 from longshore.testing.file_builders import FILESET, Folder, a_blob, a_folder
 from longshore.wire.file_messages import MAX_PINNED
 from longshore.wire.messages import Assignment
@@ -189,6 +190,59 @@ def test_inputs_are_those_of_the_first_attempt_and_of_a_maker() -> None:
             located = await client.files.locate(blobs, ticket=reader.ticket)
             assert [one is not None for one in located] == [True, False]
             assert await client.files.remove(FILESET, [1, 2]) == (), "a live job reads them"
+
+    tell(story)
+
+
+def test_checkpoint_of_an_attempt_is_what_the_next_begins_with() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker = await stage.worker()
+        first = await begun(stage, worker, job := a_job())
+        async with connection(stage) as client:
+            folder = a_folder("state")
+            made = NewCheckpoint(folder.manifest.sha256, 1, 5)
+            assert await client.files.save_checkpoint(first.ticket, made) is None, "not sealed"
+            await stored(client, folder, first.ticket)
+            saved = await client.files.save_checkpoint(first.ticket, made)
+            assert saved is not None
+            assert await client.files.save_checkpoint(first.ticket, made) == saved
+            worker.jobs.end(SnoozeReport(*first.key, 1.0))
+            await stage.until(lambda: len(worker.jobs.started) == 2)
+            second = worker.jobs.started[1]
+            assert await client.files.find_checkpoint(second.ticket) == saved
+            assert (await client.job(job.id)).checkpoint == saved.view
+            assert await client.files.save_checkpoint(first.ticket, made) is None, "it is over"
+            with pytest.raises(InvalidInput):
+                await client.files.save_checkpoint(second.ticket, NewCheckpoint(b"x", 1, 5))
+            with pytest.raises(NotAuthenticated):
+                await client.files.find_checkpoint("forged")
+
+    tell(story)
+
+
+def test_input_from_a_job_of_the_group_is_what_that_one_made() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker = await stage.worker()
+        part = a_group({"make": "", "use": "make"})
+        async with connection(stage) as client:
+            await client.submit_group(part, 1)
+            await stage.until(lambda: len(worker.jobs.started) == 1)
+            maker, folder = worker.jobs.started[0], a_folder("made")
+            await stored(client, folder, maker.ticket)
+            made = folder.version("a"), folder.version("b")
+            worker.jobs.end(SuccessReport(*maker.key, versions=made))
+            await stage.until(lambda: len(worker.jobs.started) == 2)
+            ticket = worker.jobs.started[1].ticket
+            await pushed(client, a_folder("newer"), "a")
+            found = await client.files.input_version(ticket, "a", node="make")
+            assert found is not None
+            assert (found.version, found.job) == (1, maker.job)
+            assert await client.files.input_version(ticket, "a", node="other") is None
+            for fileset, words in (("", "say which"), ("c", "made no version of 'c'")):
+                with pytest.raises(InvalidInput, match=words):
+                    await client.files.input_version(ticket, fileset, node="make")
 
     tell(story)
 

@@ -20,6 +20,7 @@ from longshore.files.places import FolderPlace, Place
 from longshore.gateway.file_keeping import FileKeeping
 from longshore.gateway.operation import Gateway
 from longshore.gateway.server import serve
+from longshore.model.checkpoint import Checkpoint
 from longshore.model.fileset import (
     Collected,
     FilesetVersion,
@@ -39,6 +40,7 @@ class Ledger:
         self.sealed: set[tuple[object, bytes]] = set()
         self.versions: dict[str, list[FilesetVersion]] = {}
         self.notes = 0
+        self.checkpoint: Checkpoint | None = None
 
     def requests(self) -> FileRequests:
         """The requests that it answers."""
@@ -77,6 +79,16 @@ class Ledger:
                     FilesetView(latest=some[-1], versions=len(some))
                     for _, some in sorted(self.versions.items())
                 )
+            case f.SaveCheckpoint(made=made):
+                self.checkpoint = Checkpoint(
+                    manifest=made.manifest,
+                    files=made.files,
+                    total_bytes=made.total_bytes,
+                    saved_at=datetime.now(UTC),
+                )
+                return self.checkpoint
+            case f.FindCheckpoint():
+                return self.checkpoint
             case f.CollectFiles():
                 return Collected()
             case f.ListDoomed():

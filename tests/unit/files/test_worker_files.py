@@ -18,7 +18,7 @@ from longshore.files.transfer import Terms
 from longshore.files.worker_files import FileTerms, WorkerFiles
 from longshore.model.fileset import NewVersion
 from longshore.model.program import Input, Outcome, Output
-from longshore.ports.files import FilesFailed
+from longshore.ports.files import FilesFailed, Saving
 
 TICKET = "a-ticket"
 
@@ -95,6 +95,43 @@ async def test_what_a_gateway_on_this_machine_has_is_copied_without_it(tmp_path:
         assert 0 < files._client.received_bytes < 1_000, "the manifest came, and no file"
     assert (into / "a").read_text() == "1" * 100_000
     assert (into / "b").read_text() == "2"
+
+
+async def test_what_a_job_made_here_is_in_the_cache_for_the_next(tmp_path: Path) -> None:
+    made, into = fill(tmp_path / "one", a="1" * 100_000, b="2"), fill(tmp_path / "into", own="1")
+    (made / "a").chmod(0o755)
+    async with worker(tmp_path) as (files, gateway):
+        await take(files, Output("data"), made)
+        # Taken twice, a file is what it was.
+        publish(gateway, await take(files, Output("data"), made))
+        await bring(files, Input("data"), into)
+        assert 0 < files._client.received_bytes < 1_000, "the manifest came, and no file"
+    assert (into / "a").read_text() == "1" * 100_000
+    assert os.access(into / "a", os.X_OK)
+
+
+async def test_checkpoint_is_put_back_where_it_lay_over_what_is_there(tmp_path: Path) -> None:
+    first = fill(tmp_path / "one", state__step="2", data="mine", scratch="not saved")
+    second = fill(tmp_path / "two", data="input", other="stays")
+    patterns = ("state/**", "data")
+    async with worker(tmp_path) as (files, _):
+        assert await files.restore(TICKET, first, lambda done, total: None) is None
+        kept = await files.save(TICKET, Saving(patterns, 1), first, lambda done, total: None)
+        assert (kept.files, kept.total_bytes) == (2, 5)
+        assert await files.restore(TICKET, second, lambda done, total: None) == 2
+    found = {str(path.relative_to(second)) for path in second.rglob("*") if path.is_file()}
+    assert found == {"state/step", "data", "other"}
+    assert ((second / "data").read_text(), (second / "state/step").read_text()) == ("mine", "2")
+
+
+async def test_checkpoint_without_its_files_names_them(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "one", other="1")
+    async with worker(tmp_path) as (files, _):
+        with pytest.raises(
+            FilesFailed, match="the checkpoint: nothing matches 'state/\\*\\*'"
+        ) as error:
+            await files.save(TICKET, Saving(("state/**",), 1), folder, lambda done, total: None)
+    assert error.value.outcome is Outcome.OUTPUT_MISSING
 
 
 async def test_a_missing_output_says_what_was_there(tmp_path: Path) -> None:
