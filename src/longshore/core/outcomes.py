@@ -86,10 +86,14 @@ OF_PROGRAMS: Final = frozenset(row.reason for row in TABLE.values()) - {
 """The reasons that only programs have. Their errors tell what was printed last."""
 
 
-def asks_to_go_on(end: ProgramEnd, rules: Sequence[Rule]) -> bool:
-    """Whether a program has ended only to go on later: no rule of the job says otherwise."""
+def goes_on(end: ProgramEnd, rules: Sequence[Rule], saved: CheckpointView | None = None) -> bool:
+    """Whether a program has ended only to go on later, with what it has saved.
+
+    Not if a rule of the job says otherwise, nor if it does not get on.
+    """
     asks = end.outcome is Outcome.EXIT and end.number == CHECKPOINT_CODE
-    return asks and not any(_fits(rule, end) for rule in rules)
+    is_idle = saved is not None and saved.idle >= MAX_IDLE
+    return asks and not is_idle and not any(_fits(rule, end) for rule in rules)
 
 
 def report_of(
@@ -106,9 +110,9 @@ def report_of(
     """
     if end.is_success:
         return None
-    if asks_to_go_on(end, rules):
-        if saved is None or saved.idle < MAX_IDLE:
-            return _later(assignment, saved)
+    if goes_on(end, rules, saved):
+        return _later(assignment, saved)
+    if saved is not None and goes_on(end, rules):
         end = structs.replace(end, words=f"{end.words}; {idle_words(saved)}")
     rule = next((rule for rule in rules if _fits(rule, end)), None)
     row = TABLE[end.outcome]

@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from longshore.core.outcomes import asks_to_go_on, memory_for, report_of
+from longshore.core.outcomes import goes_on, memory_for, report_of
 from longshore.errors import InvalidInput
 from longshore.executors.host.failures import refused
 from longshore.executors.host.programs.checkpoints import Checkpoints
@@ -150,19 +150,20 @@ class _Attempt(Generic[P]):
                 return ProgramEnd(Outcome.TIMED_OUT, None, words)
 
     async def _end(self, end: ProgramEnd, folders: Folders) -> Report:
+        program = self._program
+        versions: tuple[NewVersion, ...] = ()
         saved: CheckpointView | None = None
         try:
             saved = await self._checkpoints.saved_after(end, folders.work)
-            versions = await self._take(end, folders.work)
+            if not goes_on(end, program.rules, saved):
+                versions = await self._take(end, folders.work)
         except FilesFailed as error:
-            if not (end.is_success or asks_to_go_on(end, self._program.rules)):
+            if end.is_success or goes_on(end, program.rules):
+                end = ProgramEnd(error.outcome, None, str(error))
+            else:
                 # What went wrong first counts; that its files are lost too is worth a line.
                 self._output.write("stderr", f"{error}\n".encode())
-                versions = ()
-            else:
-                end, versions = ProgramEnd(error.outcome, None, str(error)), ()
         self._log.step("finished")
-        program = self._program
         if isinstance(program, Command) and not (program.inputs or versions or program.checkpoint):
             # To store its steps would take longer than such a command.
             self._log.drop_untold()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,7 @@ from longshore.model.attempt import Assignment
 from longshore.model.checkpoint import CheckpointView
 from longshore.model.job import Progress
 from longshore.model.program import CHECKPOINT_CODE, AnyProgram, Outcome, ProgramEnd
-from longshore.ports.files import Files, FilesFailed, Saving
+from longshore.ports.files import Files, FilesFailed, OnProgress, Saving
 
 ASKED: Final = "checkpoint"
 """The name of the file by which a program asks."""
@@ -61,7 +61,7 @@ class Checkpoints:
     async def saved_after(self, end: ProgramEnd, work: Path) -> CheckpointView | None:
         """What is saved of a program that asked so by its end; raises `FilesFailed`."""
         asked = end.outcome is Outcome.EXIT and end.number == CHECKPOINT_CODE
-        return await self._save(work) if asked and self._patterns else None
+        return await self._save(work, self._transferred) if asked and self._patterns else None
 
     @asynccontextmanager
     async def attended(self, work: Path, report: Path) -> AsyncIterator[None]:
@@ -86,20 +86,23 @@ class Checkpoints:
 
     async def _save_running(self, work: Path) -> None:
         try:
-            await self._save(work)
+            await self._save(work, _untold)
         except (FilesFailed, OSError) as error:
             self._output.write("stderr", f"no checkpoint was saved: {error}\n".encode())
         else:
             self._log.step("running")
 
-    async def _save(self, work: Path) -> CheckpointView:
+    async def _save(self, work: Path, on_progress: OnProgress) -> CheckpointView:
         self._log.step("saving checkpoint")
         saving = Saving(self._patterns, next(self._sequence))
-        return await self._files.save(self._ticket, saving, work, self._transferred)
+        return await self._files.save(self._ticket, saving, work, on_progress)
 
-    @property
-    def _transferred(self) -> Callable[[int, int], None]:
-        return lambda done, total: self._log.progress(Progress(done, total, "bytes"))
+    def _transferred(self, done: int, total: int) -> None:
+        self._log.progress(Progress(done, total, "bytes"))
+
+
+def _untold(done: int, total: int) -> None:
+    """While a program runs, the progress that is shown is its own."""
 
 
 def _is_there(asked: Path) -> bool:
