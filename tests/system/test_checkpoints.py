@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -73,6 +74,12 @@ class Harbour:
         self.workers.append(made)
         return made.ready()
 
+    def run_group(self, *words: str) -> longshore.GroupHandle:
+        """The group of a file that is submitted."""
+        done = run("run", *words, "--json", *self.to)
+        assert done.returncode == 0, done.stderr
+        return self.app.group_handle(json.loads(done.stdout)["id"])
+
     def replaced(self, worker: Process) -> None:
         """Kills a worker, and starts another."""
         os.kill(worker.pid, signal.SIGKILL)
@@ -124,16 +131,13 @@ def test_three_steps_of_a_group_hand_their_files_on_although_a_worker_is_killed(
 ) -> None:
     worker, mark = harbour.worker(), tmp_path / "mark"
     (tmp_path / "flow.yaml").write_text(SHIPPING)
-    words = ["flow.yaml", "-p", f"mark={mark}", *harbour.to]
-    submitted = run("run", *words, cwd=tmp_path)
-    assert submitted.returncode == 0, submitted.stderr
+    group = harbour.run_group("flow.yaml", "-p", f"mark={mark}")
     await_true(mark.exists, "the second step runs")
     harbour.replaced(worker)
-    assert harbour.app.group_handle(1).wait(60) == "succeeded"
-    assert harbour.app.group_handle(1).result("unload") == "crate barrel crate"
+    assert group.wait(60) == "succeeded"
+    assert group.result("unload") == "crate barrel crate"
     versions = harbour.dock.filesets("ls", "cargo")["versions"]
     assert [one["version"] for one in versions] == [2, 1], "one for each job that makes some"
     (page,) = blocks("files.md", "yaml")
     (tmp_path / "tables.yaml").write_text(page.text)
-    assert run("run", "tables.yaml", *harbour.to, cwd=tmp_path).returncode == 0
-    assert harbour.app.group_handle(2).result("sum", 60) == 7
+    assert harbour.run_group("tables.yaml").result("sum", 60) == 7
