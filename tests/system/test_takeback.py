@@ -70,22 +70,6 @@ def test_a_container_goes_on_when_its_agent_is_killed_and_restarted(
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_if_no_agent_comes_back_the_container_goes_and_its_job_runs_elsewhere(
-    fleet: Fleet, engine: Engine, tmp_path: Path
-) -> None:
-    ship = Ship(fleet, engine, state_folder=tmp_path / "state")
-    handle = ship.submit(BEGIN + "[ $LONGSHORE_ATTEMPT != 1 ] || sleep 600")
-    await_true(lambda: handle.job().progress is not None, "it runs")
-    first = handle.job()
-    ship.worker.kill()
-    await_true(lambda: names(ship, first) == [], "its host has removed it")
-    await_true(lambda: handle.job().state is not JobState.RUNNING, "it is lost")
-    ship.add_worker(state_folder=tmp_path / "state")
-    ship.app.wait_all([handle], timeout_s=60)
-    job = handle.job()
-    assert (job.state, job.crashes) == (JobState.SUCCEEDED, 1)
-
-
 def test_an_agent_that_dies_with_its_host_leaves_a_crash(
     fleet: Fleet, engine: Engine, tmp_path: Path
 ) -> None:

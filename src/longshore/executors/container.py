@@ -118,8 +118,9 @@ class ContainerExecutor(ProgramExecutor):
         host = HostProcess(process, link, self._receive, self._host_gone)
         adopted = self._adopted[host] = _Adopted(self._loop.create_future())
         self._hosts.add(host)
-        await asyncio.wait([adopted.answered], timeout=ANSWER_S)
-        if not adopted.answered.done():
+        answers = (adopted.answered, host.exited)
+        await asyncio.wait(answers, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
+        if not (adopted.answered.done() or host.exited.done()):
             _log.warning("host %d of an earlier agent does not answer: it is killed", pid)
             host.kill()
 

@@ -113,6 +113,11 @@ class HostProcess:
         return self._process.pid
 
     @property
+    def exited(self) -> asyncio.Future[None]:
+        """Done when it has ended, and all that it said has been handled."""
+        return self._exited
+
+    @property
     def ending(self) -> str:
         """How it ended, as the rest of a sentence."""
         code = self._process.returncode or 0
