@@ -276,7 +276,10 @@ class Worker:
                 return
             try:
                 message = from_dispatcher.decode(frames)
-                self._apply(self._session.receive(self._heard_at, message))
+                events = self._session.receive(self._heard_at, message)
+                # First of all: what outlives the agent is never behind what it runs.
+                self._takeback.extend(self._session)
+                self._apply(events)
             except ProtocolError as error:
                 log.warning(
                     "the dispatcher sent a message that this worker does not understand: %s", error
@@ -296,7 +299,6 @@ class Worker:
             self._report_timer.cancel()
             self._report_timer = None
         self._session.ahead = self._ahead()
-        self._takeback.extend(self._session)
         for message in self._session.flush():
             self._link.send(b"", encode(message))
         if self._timer is not None:
