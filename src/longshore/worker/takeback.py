@@ -58,7 +58,7 @@ class AgentTakeback:
         taken = take_back(state.begun, [one for some in held.values() for one in some], ready)
         if state.worker is not None:
             log.info(
-                "resuming worker %s: %d attempts go on, of %d nothing is left",
+                "resuming as worker %s, whose agent died: taken back %d, lost %d of its jobs",
                 ready.worker,
                 len(taken.resumed),
                 len(taken.reports),

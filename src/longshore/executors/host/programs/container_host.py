@@ -90,12 +90,10 @@ class ContainerHost(ProgramHost):
         if self._lease is None or not self._kept:
             super()._lose_agent()
             return
-        left_s = self._lease.stop_at - _now()
         _log.warning(
-            "the worker's agent is gone; its %d containers go on for %.1f s, unless a new agent "
-            "comes",
+            "the worker's agent died; containers that go on: %d, for %.1f s or until it is back",
             len(self._running),
-            max(0.0, left_s),
+            max(0.0, self._lease.stop_at - _now()),
         )
 
     def _accept(self) -> None:
