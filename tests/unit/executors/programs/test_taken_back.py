@@ -15,7 +15,7 @@ from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry, LogKind
 from longshore.model.log import unpack_line
 from longshore.model.program import CONTAINER_KIND
-from longshore.model.reports import CancelReport, Report, SuccessReport
+from longshore.model.reports import CancelReport, ReleaseReport, Report, SuccessReport
 from longshore.payload.values import pack
 from longshore.testing.engine import IMAGE, Engine
 from longshore.testing.processes import await_true
@@ -115,7 +115,13 @@ async def test_agents_come_and_go_and_a_container_runs_once(engine: Engine, tmp_
     assert third.printed == ["before", "after"]
     third.recorded([assignment.token])
     await ended(marks)
-    await third.close()
+    # Of what is recorded a host keeps nothing: it does not go on for it.
+    third.leased(60)
+    third.reports.clear()
+    short = await third.runs("echo before")
+    await third.told("end")
+    third.recorded([short.token])
+    await ended(third.die())
 
 
 async def test_the_next_agent_can_stop_what_it_took_over(engine: Engine, tmp_path: Path) -> None:
@@ -143,6 +149,20 @@ async def test_a_host_alone_stops_its_containers_when_the_lease_ends(
     await ended(agent.die())
     assert engine.containers(f"name=longshore-{assignment.job}") == []
     assert list((tmp_path / "state/hosts").iterdir()) == []
+
+
+async def test_a_host_keeps_to_the_lease_though_its_agent_is_there(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """G6: an agent that is frozen stops nothing."""
+    agent = Agent(engine, tmp_path)
+    await agent.born()
+    assignment = await agent.runs(f"trap '' TERM; {WAIT}")
+    agent.leased(0.3)
+    await agent.told("end")
+    assert agent.reports == [ReleaseReport(*assignment.key)]
+    assert engine.containers(f"name=longshore-{assignment.job}") == []
+    await agent.close()
 
 
 async def test_without_a_lease_a_host_ends_with_its_agent(engine: Engine, tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ class ContainerHost(ProgramHost):
         self._overdue: set[int] = set()
         """The tokens of attempts that were stopped because the lease ended."""
         self._is_alone = False
+        self._is_cleared = False
+        """Whether it ends, and all its containers are gone."""
         self._listening: socket.socket
 
     def _expect(self, load: Load) -> None:
@@ -120,9 +122,24 @@ class ContainerHost(ProgramHost):
                 stop_listening(self._state)
         await super()._close()
 
+    def _say_last(self) -> None:
+        """What was killed because the lease ended did not crash."""
+        overdue = self._kept.keys(self._overdue & self._running.keys())
+        self._reports += [ReleaseReport(*attempt) for attempt in overdue]
+        self._is_cleared = True
+        self._flush()
+
+    def _flush(self) -> None:
+        # A host that ends tells nothing before its containers are gone: others may begin the jobs.
+        if self._closing is None or self._is_cleared:
+            super()._flush()
+
     # what is kept
 
     def _begin(self, assignment: Assignment) -> None:
+        if self._closing is not None:
+            self._reports.append(ReleaseReport(*assignment.key))
+            return
         if self._state:
             self._kept.began(assignment, _now())
         super()._begin(assignment)

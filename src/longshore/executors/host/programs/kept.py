@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
-from longshore.model.attempt import Assignment, HeldAttempt
+from longshore.model.attempt import Assignment, AttemptKey, HeldAttempt
 from longshore.model.job import LogEntry
 from longshore.model.reports import Report
 
@@ -50,6 +50,10 @@ class KeptAttempts:
         for report in reports:
             if (kept := self._attempts.get(report.token)) is not None:
                 kept.report = report
+
+    def keys(self, tokens: Iterable[int]) -> list[AttemptKey]:
+        """The attempts of these tokens."""
+        return [self._attempts[one].assignment.key for one in tokens if one in self._attempts]
 
     def forget(self, tokens: Iterable[int]) -> None:
         """Nobody will ask for these any more."""
