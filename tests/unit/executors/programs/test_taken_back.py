@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from longshore.executors.container import ContainerExecutor
 from longshore.executors.frames import ProgramTerms
+from longshore.executors.host_process import HostProcess
 from longshore.executors.hosted import Hosting
-from longshore.executors.process_marks import has_ended
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry, LogKind
 from longshore.model.log import unpack_line
@@ -18,7 +18,6 @@ from longshore.model.program import CONTAINER_KIND
 from longshore.model.reports import CancelReport, ReleaseReport, Report, SuccessReport
 from longshore.payload.values import pack
 from longshore.testing.engine import IMAGE, Engine
-from longshore.testing.processes import await_true
 
 WAIT = "echo before; while [ ! -e go ]; do sleep 0.02; done; echo after"
 
@@ -57,13 +56,13 @@ class Agent(ContainerExecutor):
         until = time.clock_gettime(time.CLOCK_BOOTTIME) + seconds
         self.extend(until - seconds / 3, until)
 
-    def die(self) -> list[str]:
-        """It is gone, as if it was killed; answers the marks of its hosts."""
+    def die(self) -> list[HostProcess]:
+        """It is gone, as if it was killed; answers its hosts."""
         hosts = list(self._hosts)
         self._hosts.clear()
         for host in hosts:
             host.let_go()
-        return [host.mark for host in hosts]
+        return hosts
 
     @property
     def printed(self) -> list[str]:
@@ -88,22 +87,23 @@ class Agent(ContainerExecutor):
         return assignment
 
 
-async def ended(marks: list[str]) -> None:
+async def ended(hosts: list[HostProcess]) -> None:
     """These processes have ended."""
-    await asyncio.to_thread(await_true, lambda: all(map(has_ended, marks)), "they have ended")
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(asyncio.shield(host.exited) for host in hosts))
 
 
 async def test_agents_come_and_go_and_a_container_runs_once(engine: Engine, tmp_path: Path) -> None:
     first = Agent(engine, tmp_path)
     assert await first.born() == []
     assignment = await first.runs(WAIT)
-    first.die()
+    hosts = first.die()
     second = Agent(engine, tmp_path)
     assert await second.born() == [assignment.key]
     (tmp_path / "room" / f"{assignment.job}-{assignment.token}" / "work/go").touch()
     await second.told("end")
     # It dies before the store has the report: the next one is told again.
-    marks = second.die()
+    hosts += second.die()
     third = Agent(engine, tmp_path)
     await third.open()
     [held] = third.held()
@@ -114,7 +114,7 @@ async def test_agents_come_and_go_and_a_container_runs_once(engine: Engine, tmp_
     assert isinstance(third.reports[0], SuccessReport)
     assert third.printed == ["before", "after"]
     third.recorded([assignment.token])
-    await ended(marks)
+    await ended(hosts)
     # Of what is recorded a host keeps nothing: it does not go on for it.
     third.leased(60)
     third.reports.clear()
@@ -128,7 +128,7 @@ async def test_the_next_agent_can_stop_what_it_took_over(engine: Engine, tmp_pat
     first = Agent(engine, tmp_path)
     await first.born()
     assignment = await first.runs(WAIT)
-    first.die()
+    hosts = first.die()
     second = Agent(engine, tmp_path)
     await second.born()
     second.abort(CancelReport(*assignment.key))
@@ -136,6 +136,7 @@ async def test_the_next_agent_can_stop_what_it_took_over(engine: Engine, tmp_pat
     assert second.reports == [CancelReport(*assignment.key)]
     assert engine.containers(f"name=longshore-{assignment.job}") == []
     await second.close()
+    await ended(hosts)
 
 
 async def test_a_host_alone_stops_its_containers_when_the_lease_ends(
