@@ -18,15 +18,17 @@ from longshore.model.job import Job, JobState, Reason
 from longshore.model.program import CONTAINER_KIND
 from longshore.testing.engine import IMAGE, Engine, Registry
 from longshore.testing.processes import Process, await_true, run, settings
-from tests.system.conftest import QUICK_WORKER, Fleet
+from tests.system.conftest import QUICK, QUICK_WORKER, Fleet
 
 
 class Ship:
     """A dispatcher, a worker with an engine, and a client."""
 
-    def __init__(self, fleet: Fleet, engine: Engine, **more: object) -> None:
+    def __init__(
+        self, fleet: Fleet, engine: Engine, lease_s: float = QUICK["lease_s"], **more: object
+    ) -> None:
         self.fleet, self.engine = fleet, engine
-        self.dispatcher = fleet.dispatcher()
+        self.dispatcher = fleet.dispatcher(lease_s=lease_s)
         self.worker = self.add_worker(**more)
         self.app = fleet.client(self.dispatcher)
 

@@ -294,6 +294,10 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     container_sweep_s: float = 60.0
     """How often the worker looks for containers that a dead worker left on its engine."""
 
+    state_folder: str = ""
+    """The folder by which a worker that was killed takes its containers back when it is restarted
+    within its lease; empty: they end with it. Each worker needs its own."""
+
     secrets_folder: str = ""
     """The folder whose files are the secrets that commands and containers can ask for by name."""
 

@@ -17,12 +17,12 @@ work wait in the processes themselves, so that a process need not wait for its a
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import ceil
 from statistics import fmean
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from longshore.model.worker import WorkerInfo
+from longshore.model.worker import KindInfo
 
 RUNS: Final = 200
 """So many of a kind's last runs are remembered."""
@@ -72,7 +72,19 @@ def before_barred(
     return jobs
 
 
-def held_ahead(worker: WorkerInfo, owned: Iterable[tuple[int, str]]) -> set[int]:
+class HasPools(Protocol):
+    """A worker, as far as it says what it runs, and where."""
+
+    @property
+    def kinds(self) -> Mapping[str, KindInfo]:
+        """Its kinds, each of which names its pool."""
+
+    @property
+    def pools(self) -> Mapping[str, int]:
+        """The slots of its pools."""
+
+
+def held_ahead(worker: HasPools, owned: Iterable[tuple[int, str]]) -> set[int]:
     """The tokens of attempts that a worker held ahead, among those that it owned when it was lost.
 
     `owned` has tokens and kinds. Tokens grow, so of each pool the first ones were sent first: as
@@ -88,7 +100,7 @@ def held_ahead(worker: WorkerInfo, owned: Iterable[tuple[int, str]]) -> set[int]
     return ahead
 
 
-def not_blamed(worker: WorkerInfo, owned: Collection[tuple[int, str]]) -> set[int]:
+def not_blamed(worker: HasPools, owned: Collection[tuple[int, str]]) -> set[int]:
     """The tokens of attempts that the loss of their worker costs nothing.
 
     It held them ahead, or their kind is declared so (`lost.retry_free`).

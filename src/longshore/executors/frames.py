@@ -12,6 +12,12 @@
                                        ← Stopped     attempts that ended by being aborted
                                        ← Said        what attempts say
 
+A host that outlives its agent (`host.programs.container_host`) has more to say:
+
+    LeaseUntil  stop when it is over  →
+    Recorded    the store has these   →
+                                       ← Held        to a new agent: what goes on
+
 A frame is a length (4 bytes, big-endian) and a msgpack array that begins with the message's name.
 A process that runs one attempt at a time gets most of them another way, see `attempt_queue`.
 """
@@ -26,7 +32,7 @@ from msgspec import Struct
 
 from longshore.config import FileSettings
 from longshore.errors import ProtocolError
-from longshore.model.attempt import Assignment, AttemptKey
+from longshore.model.attempt import Assignment, AttemptKey, HeldAttempt
 from longshore.model.job import LogEntry
 from longshore.model.log import LogLimits
 from longshore.model.reports import Report
@@ -60,6 +66,9 @@ class ProgramTerms(Struct, frozen=True, array_like=True):
     worker: str = ""
     fleet: str = ""
     """Whose containers they are, for people."""
+    state: str = ""
+    """The folder in which a new agent finds the host of containers; empty if it ends with its own.
+    """
 
 
 class Load(Struct, frozen=True, tag=True, array_like=True):
@@ -94,6 +103,22 @@ class Abort(Struct, frozen=True, tag=True, array_like=True):
 
 class Close(Struct, frozen=True, tag=True, array_like=True):
     """Nothing more will come: run the apps' stop hooks, and end."""
+
+
+class LeaseUntil(Struct, frozen=True, tag=True, array_like=True):
+    """The worker's lease, by the clock that goes on while the machine sleeps.
+
+    At `stop_at` attempts are asked to end, at `kill_at` the rest is killed.
+    """
+
+    stop_at: float
+    kill_at: float
+
+
+class Recorded(Struct, frozen=True, tag=True, array_like=True):
+    """The store has the ends of these attempts: nobody will ask for them again."""
+
+    tokens: Sequence[int]
 
 
 class Loaded(Struct, frozen=True, tag=True, array_like=True):
@@ -139,8 +164,14 @@ class Said(Struct, frozen=True, tag=True, array_like=True):
     entries: Sequence[LogEntry]
 
 
-ToHost = Load | Run | Abort | Close
-FromHost = Loaded | LoadFailed | Began | Ended | Stopped | Said
+class Held(Struct, frozen=True, tag=True, array_like=True):
+    """The attempts that run here, or whose ends may not be recorded: what they said follows."""
+
+    attempts: Sequence[HeldAttempt]
+
+
+ToHost = Load | Run | Abort | Close | LeaseUntil | Recorded
+FromHost = Loaded | LoadFailed | Began | Ended | Stopped | Said | Held
 
 M = TypeVar("M")
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""A host process as its agent sees it: started, spoken to, killed, reaped.
+"""A host process as its agent sees it: started or found, spoken to, killed, reaped.
 
 A host leads a session and a process group of its own: Ctrl-C at the agent's terminal does not reach
 it, and what its jobs started dies with it. The agent kills the group before it reaps the dead
@@ -15,7 +15,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from longshore.errors import AppError, Unavailable
 from longshore.executors.attempt_queue import AttemptQueue
@@ -30,24 +31,75 @@ OnMessages = Callable[["HostProcess", list[FromHost]], None]
 OnExit = Callable[["HostProcess"], None]
 
 
+class Spawned(Protocol):
+    """The process itself, whoever started it."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended; None if that is not known, or it has not."""
+
+    def await_exit(self) -> None:
+        """Blocks until it has ended."""
+
+    def kill(self) -> None:
+        """Kills it and everything its jobs started. It must not have been reaped."""
+
+    def reap(self) -> None:
+        """It has ended, and nobody needs its number any more."""
+
+
+class Child:
+    """A process that this one started. It leads its own group."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended."""
+        return self._process.returncode
+
+    def await_exit(self) -> None:
+        """Leaves it to be reaped: until then its number stays its own."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def kill(self) -> None:
+        """Kills its group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def reap(self) -> None:
+        """Takes its exit code."""
+        self._process.wait()
+
+
 class HostProcess:
     """One host process. `on_exit` is called once, after everything it said has been handled.
 
-    With `has_queue`, attempts can wait in it: its host class takes a second socket.
+    With a `queue`, attempts can wait in it.
     """
 
     def __init__(
-        self, pool: Pool, on_messages: OnMessages, on_exit: OnExit, *, has_queue: bool = False
+        self,
+        process: Spawned,
+        sock: socket.socket,
+        on_messages: OnMessages,
+        on_exit: OnExit,
+        queue: AttemptQueue | None = None,
     ) -> None:
         self._app = ""
         self._on_messages = on_messages
         self._on_exit = on_exit
-        self.queue = AttemptQueue() if has_queue else None
+        self.queue = queue
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[dict[str, KindInfo]] = self._loop.create_future()
         self._exited: asyncio.Future[None] = self._loop.create_future()
-        self._process, sock = _start(pool, self.queue)
-        self.mark = process_mark(self._process.pid)
+        self._process = process
+        self.mark = process_mark(process.pid)
         """By which it is known, also when it has ended."""
         self._channel = Channel(sock, from_host(), self._receive, self._go_deaf)
         self._deaf_timer: asyncio.TimerHandle | None = None
@@ -61,6 +113,11 @@ class HostProcess:
         return self._process.pid
 
     @property
+    def exited(self) -> asyncio.Future[None]:
+        """Done when it has ended, and all that it said has been handled."""
+        return self._exited
+
+    @property
     def ending(self) -> str:
         """How it ended, as the rest of a sentence."""
         code = self._process.returncode or 0
@@ -68,6 +125,8 @@ class HostProcess:
             return "lost its connection to the worker: did a job close a descriptor not its own?"
         if self.was_killed:
             return "was killed by its worker"
+        if self._process.returncode is None:
+            return "ended"
         return describe_exit(code)
 
     async def load(self, load: Load, timeout_s: float) -> dict[str, KindInfo]:
@@ -104,7 +163,7 @@ class HostProcess:
         """Kills the process and everything its jobs started."""
         if not self._exited.done():
             self.was_killed = True
-            self._kill_group()
+            self._process.kill()
 
     def put_down(self, within_s: float) -> None:
         """Has the process kill what it runs and end; kills it too, if that takes too long."""
@@ -113,6 +172,10 @@ class HostProcess:
             self._loop.call_later(within_s, self.kill)
         else:
             self.kill()
+
+    def let_go(self) -> None:
+        """Leaves the process to whoever comes next; nothing of it is heard any more."""
+        self._channel.close()
 
     async def end(self) -> None:
         """Kills the process and waits until it is gone."""
@@ -135,8 +198,7 @@ class HostProcess:
         self._on_messages(self, messages)
 
     def _watch(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._process.await_exit()
         with contextlib.suppress(RuntimeError):  # the event loop is closed already
             self._loop.call_soon_threadsafe(self._see_exit)
 
@@ -145,8 +207,8 @@ class HostProcess:
         if self._deaf_timer is not None:
             self._deaf_timer.cancel()
         self._channel.close()
-        self._kill_group()
-        self._process.wait()
+        self._process.kill()
+        self._process.reap()
         self._exited.set_result(None)
         self._fail_load(self._death_while_loading())
         self._on_exit(self)
@@ -159,11 +221,7 @@ class HostProcess:
 
     def _kill_deaf(self) -> None:
         self._was_deaf = True
-        self._kill_group()
-
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()
 
     def _death_while_loading(self) -> AppError:
         return AppError(f"the process that imports '{self._app}' {self.ending}")
@@ -174,7 +232,26 @@ class HostProcess:
             self._loaded.exception()  # asyncio would complain if nobody waits for it
 
 
-def _start(pool: Pool, queue: AttemptQueue | None) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def start_host(
+    pool: Pool,
+    on_messages: OnMessages,
+    on_exit: OnExit,
+    *,
+    has_queue: bool = False,
+    inherits: Sequence[int] = (),
+) -> HostProcess:
+    """Starts a host. With `has_queue`, its host class takes a second socket.
+
+    It keeps the descriptors in `inherits` open for as long as it lives.
+    """
+    queue = AttemptQueue() if has_queue else None
+    process, sock = _start(pool, queue, inherits)
+    return HostProcess(Child(process), sock, on_messages, on_exit, queue)
+
+
+def _start(
+    pool: Pool, queue: AttemptQueue | None, inherits: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     fds = [theirs.fileno()] if queue is None else [theirs.fileno(), queue.fd]
     # -P: files in the current folder must not stand in for the modules that a host itself needs.
@@ -183,7 +260,7 @@ def _start(pool: Pool, queue: AttemptQueue | None) -> tuple[subprocess.Popen[byt
         process = subprocess.Popen(
             [*command, pool, str(os.getpid()), *map(str, fds)],
             stdin=subprocess.DEVNULL,
-            pass_fds=fds,
+            pass_fds=[*fds, *inherits],
             start_new_session=True,
         )
     except OSError as error:

@@ -27,6 +27,7 @@ from longshore.executors.frames import (
     Began,
     Ended,
     FromHost,
+    Held,
     Load,
     Loaded,
     LoadFailed,
@@ -34,7 +35,7 @@ from longshore.executors.frames import (
     Said,
     Stopped,
 )
-from longshore.executors.host_process import HostProcess
+from longshore.executors.host_process import HostProcess, start_host
 from longshore.executors.restarts import Restarts
 from longshore.executors.scratch import discard
 from longshore.model.attempt import Assignment, AttemptKey
@@ -59,6 +60,8 @@ class Hosting(Struct, frozen=True):
     max_mb: int = 0
     """Such a process is replaced when its resident memory is larger; 0 is never."""
     programs: ProgramTerms = ProgramTerms()
+    scratch_lock: int | None = None
+    """The descriptor that keeps `scratch` from being removed: who outlives the agent has it too."""
 
 
 class HostedExecutor(ABC):
@@ -219,7 +222,7 @@ class HostedExecutor(ABC):
                 case Said(entries=entries):
                     for entry in entries:
                         self._attempts.log(entry)
-                case Loaded() | LoadFailed():
+                case Loaded() | LoadFailed() | Held():
                     pass
                 case _:
                     assert_never(message)
@@ -248,11 +251,20 @@ class HostedExecutor(ABC):
             hosting.max_mb,
             hosting.programs,
         )
-        queues = self.has_queues
-        host = HostProcess(self.pool, self._receive, self._host_gone, has_queue=queues)
+        host = start_host(
+            self.pool,
+            self._receive,
+            self._host_gone,
+            has_queue=self.has_queues,
+            inherits=self._inherited(),
+        )
         self.kinds = await host.load(load, hosting.start_timeout_s)
         self._hosts.add(host)
         self._open_host(host)
+
+    def _inherited(self) -> Sequence[int]:
+        """The descriptors that a host keeps open."""
+        return ()
 
     async def _add_host_or_hand_back(self) -> None:
         try:

@@ -13,7 +13,7 @@ def process_mark(pid: int | None = None) -> str:
     """A text that no other process has: machine, number, start; empty if the system hides them."""
     number = os.getpid() if pid is None else pid
     try:
-        return f"{_place()} {number} {_started(number)[0]}"
+        return f"{place()} {number} {_started(number)[0]}"
     except (OSError, ValueError, IndexError):
         return ""
 
@@ -22,7 +22,7 @@ def has_ended(mark: str) -> bool:
     """Whether the process of this mark, on this machine, has ended; False if in doubt."""
     found = re.fullmatch(r"(.+) ([1-9]\d{0,9}) (\d{1,19})", mark)
     try:
-        if found is None or found[1] != _place():
+        if found is None or found[1] != place():
             return False
         # Where /proc hides what others run, a signal still says whether there is such a process.
         os.kill(int(found[2]), 0)
@@ -35,7 +35,7 @@ def has_ended(mark: str) -> bool:
 
 
 @cache
-def _place() -> str:
+def place() -> str:
     """Where a process number names one process: this host, boot and namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"

@@ -67,6 +67,7 @@ class ProgramExecutor(SharedExecutor):
         hosts, self._hosts = self._hosts, set()
         super().kill()
         self._hosts = hosts
+        self._forget_hosts()
         for host in hosts:
             host.put_down(PUT_DOWN_S)
 
@@ -105,9 +106,3 @@ class CommandExecutor(ProgramExecutor):
     """Runs commands."""
 
     pool = Pool.COMMAND
-
-
-class ContainerExecutor(ProgramExecutor):
-    """Runs containers."""
-
-    pool = Pool.CONTAINER

@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from longshore.errors import ConfigError
@@ -30,8 +31,15 @@ _LOCK = "lock"
 _room: Path | None = None
 
 
+class Room(NamedTuple):
+    """A worker's own folder. It stays for as long as a process has the descriptor of its lock."""
+
+    path: str
+    lock: int
+
+
 @contextlib.contextmanager
-def room(folder: str) -> Iterator[str]:
+def room(folder: str) -> Iterator[Room]:
     """A worker's own folder in `folder`, or in the system's temporary one, for as long as it runs.
 
     Removes what dead workers left there.
@@ -47,7 +55,7 @@ def room(folder: str) -> Iterator[str]:
             "folder that this user may write to"
         ) from None
     try:
-        yield str(path)
+        yield Room(str(path), lock)
     finally:
         remove(path)
         os.close(lock)

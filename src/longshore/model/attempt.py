@@ -78,3 +78,14 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     def key(self) -> AttemptKey:
         """The job's id and the token."""
         return self.job, self.token
+
+
+class HeldAttempt(Struct, frozen=True, array_like=True):
+    """An attempt that a process goes on with though its agent is gone, or whose end it kept."""
+
+    assignment: Assignment
+    """Without its arguments: only its process needs them."""
+    age_s: float = 0.0
+    """For how long it has run."""
+    agents: int = 1
+    """How many agents have had it, this one included."""

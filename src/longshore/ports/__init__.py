@@ -31,6 +31,8 @@ from longshore.ports.processes import OnMessages as OnMessages
 from longshore.ports.processes import OnReport as OnReport
 from longshore.ports.processes import ProgramHandler as ProgramHandler
 from longshore.ports.processes import QueueingExecutor as QueueingExecutor
+from longshore.ports.processes import ResumingExecutor as ResumingExecutor
+from longshore.ports.processes import WorkerState as WorkerState
 from longshore.ports.store import Hint as Hint
 from longshore.ports.store import Store as Store
 from longshore.ports.web_store import WebStore as WebStore

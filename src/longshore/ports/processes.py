@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
-from longshore.model.attempt import Assignment
+from longshore.core.takeback import BegunAttempt
+from longshore.model.attempt import Assignment, HeldAttempt
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.job import (
@@ -169,6 +171,58 @@ class QueueingExecutor(Executor, Protocol):
 
         Answers which they are.
         """
+
+
+@runtime_checkable
+class ResumingExecutor(Executor, Protocol):
+    """An executor whose attempts may outlive the agent, for the next one to resume."""
+
+    @property
+    def outlives_agent(self) -> bool:
+        """Whether they do, once the executor is open."""
+
+    def held(self) -> Sequence[HeldAttempt]:
+        """What the attempts of an earlier agent are that go on, once it is open."""
+
+    def resume(self) -> None:
+        """Takes them over: from now on, they are reported like those that it started."""
+
+    def extend(self, stop_at: float, kill_at: float) -> None:
+        """The worker's lease lasts longer. If no agent says so, attempts stop at these times."""
+
+    def recorded(self, tokens: Collection[int]) -> None:
+        """The store has the ends of these attempts, among others."""
+
+
+class WorkerState(Protocol):
+    """What a worker keeps for the agent after this one. All of it is kept before it is used."""
+
+    @property
+    def worker(self) -> UUID | None:
+        """The id of the worker that an earlier agent was, if it can be believed."""
+
+    @property
+    def session(self) -> int:
+        """The last session that it asked for."""
+
+    @property
+    def begun(self) -> Sequence[BegunAttempt]:
+        """What it had begun, and may not have seen recorded."""
+
+    def joining(self, worker: UUID, session: int) -> None:
+        """The agent asks for a session."""
+
+    def began(self, assignment: Assignment) -> None:
+        """An attempt begins."""
+
+    def ended(self, token: int) -> None:
+        """An attempt has ended."""
+
+    def recorded(self, tokens: Iterable[int]) -> None:
+        """The store has the ends of these."""
+
+    def forget(self) -> None:
+        """The worker has lost its id, and with it all its attempts."""
 
 
 OnLost = Callable[[LostWorker], None]

@@ -59,6 +59,7 @@ from longshore.run.reload import Reloader
 from longshore.run.rings import Rings, Sockets, gate
 from longshore.run.stopping import first_of, stop_signals
 from longshore.run.supervisor import Supervisor
+from longshore.run.worker_state import worker_state
 from longshore.worker.agent import Connect, Identity, Worker
 
 log = logging.getLogger("longshore")
@@ -358,7 +359,11 @@ async def run_worker(config: Config, announce: Announce) -> None:
             joined.append(_at_work(config))
             announce(joined[0])
 
-    with _sockets() as sockets, room(config.worker.scratch) as scratch:
+    with (
+        worker_state(config.worker.state_folder) as state,
+        _sockets() as sockets,
+        room(config.worker.scratch) as scratch,
+    ):
         worker = Worker(
             Identity(
                 name=machine.process_name(),
@@ -378,6 +383,7 @@ async def run_worker(config: Config, announce: Announce) -> None:
             new_id=fresh_id,
             measure=lambda: Stats(psutil.cpu_percent(), psutil.virtual_memory().percent),
             on_joined=on_joined,
+            state=state,
         )
         with stop_signals(worker.drain, worker.hurry):
             await worker.run()
@@ -523,12 +529,15 @@ def _supervisor(
     if count > 1:
         share = machine.machine_resources(config.resources, count)
         config = structs.replace(config, resources=as_given(share))
+    state = "" if reload else config.worker.state_folder
+    worker = structs.replace(config.worker, state_folder="")
     return Supervisor(
-        worker_command(config, backend),
+        worker_command(structs.replace(config, worker=worker), backend),
         {**os.environ, **(_UNCACHED if reload else {}), **environ},
         count,
         patience_s=config.worker.drain_s + config.worker.abort_grace_s,
         say=sayer(config.log_format),
+        own_words=lambda number: ["--set", f"state_folder={state}/{number}"] if state else [],
     )
 
 

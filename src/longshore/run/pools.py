@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from longshore.config import Config, WorkerSettings
+from longshore.executors.container import ContainerExecutor
 from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.engines import engine_of
 from longshore.executors.frames import ProgramTerms
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
-from longshore.executors.program import CommandExecutor, ContainerExecutor
+from longshore.executors.program import CommandExecutor
+from longshore.executors.scratch import Room
 from longshore.executors.thread import ThreadExecutor
 from longshore.model.log import LogLimits
 from longshore.model.worker import PROGRAM_POOLS, KindInfo, Pool
@@ -20,7 +23,7 @@ from longshore.run import machine
 
 
 def make_executors(
-    config: Config, scratch: str, on_report: OnReport, on_log: OnLog
+    config: Config, scratch: Room, on_report: OnReport, on_log: OnLog
 ) -> dict[str, Executor]:
     """The executors of a worker, by pool."""
     settings = config.worker
@@ -28,7 +31,8 @@ def make_executors(
         config.app or "",
         abort_grace_s=settings.abort_grace_s,
         start_timeout_s=settings.start_timeout_s,
-        scratch=scratch,
+        scratch=scratch.path,
+        scratch_lock=scratch.lock,
         log_limits=LogLimits(
             line_bytes=settings.log_line_bytes,
             entries=settings.log_entries,
@@ -47,6 +51,7 @@ def make_executors(
             sweep_s=settings.container_sweep_s,
             worker=machine.process_name(),
             fleet=",".join(config.worker_addresses()),
+            state=settings.state_folder and os.path.abspath(settings.state_folder),
         ),
     )
     executors: dict[str, Executor] = {}

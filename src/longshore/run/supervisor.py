@@ -21,7 +21,8 @@ class Supervisor:
     """`count` processes of one command.
 
     Each has `patience_s` to drain, and `margin_s` to end after that, before it is killed. `role`
-    names them, and they inherit the descriptors in `pass_fds`.
+    names them, and they inherit the descriptors in `pass_fds`. `own_words` are further words of the
+    command of the first, the second, …: a process that replaces another has the same.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Supervisor:
         say: Callable[[str], None] = note,
         role: str = "worker",
         pass_fds: Sequence[int] = (),
+        own_words: Callable[[int], Sequence[str]] = lambda number: (),
     ) -> None:
         self._command = command
         self._environ = environ
@@ -44,6 +46,7 @@ class Supervisor:
         self._say = say
         self._role = role
         self._pass_fds = tuple(pass_fds)
+        self._own_words = own_words
         self._keepers: list[asyncio.Task[None]] = []
         self._processes: set[Process] = set()
         self._leaving: dict[Process, asyncio.Task[None]] = {}
@@ -54,18 +57,21 @@ class Supervisor:
         With `first_alone` the others start once the first is ready, so that an error of all of them
         is reported once.
         """
-        first = [await self._launch()] if first_alone and self._count else []
-        others = self._count - len(first)
-        members = first + await asyncio.gather(*(self._launch() for _ in range(others)))
-        self._keepers = [asyncio.create_task(self._keep(member)) for member in members]
+        first = [await self._launch(1)] if first_alone and self._count else []
+        others = range(len(first) + 1, self._count + 1)
+        members = first + await asyncio.gather(*map(self._launch, others))
+        self._keepers = [
+            asyncio.create_task(self._keep(member, number))
+            for number, member in enumerate(members, start=1)
+        ]
 
     def pids(self) -> list[int]:
         """The processes that run."""
         return [process.pid for process in self._processes if process.returncode is None]
 
-    async def _launch(self) -> Process:
+    async def _launch(self, number: int) -> Process:
         """A process that is ready."""
-        process, is_ready = await self._spawn()
+        process, is_ready = await self._spawn(number)
         if is_ready:
             return process
         code = await process.wait()
@@ -74,11 +80,12 @@ class Supervisor:
         is_app = code == InvalidInput.exit_code and self._role == "worker"
         raise AppError(message) if is_app else LongshoreError(message)
 
-    async def _spawn(self) -> tuple[Process, bool]:
+    async def _spawn(self, number: int) -> tuple[Process, bool]:
         reading, writing = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
+                *self._own_words(number),
                 "--ready-fd",
                 str(writing),
                 pass_fds=(writing, *self._pass_fds),
@@ -96,7 +103,7 @@ class Supervisor:
         self._processes.add(process)
         return process, await _first_byte(reading)
 
-    async def _keep(self, process: Process) -> None:
+    async def _keep(self, process: Process, number: int) -> None:
         """Replaces a process whenever it dies, but not one that left in good order."""
         loop = asyncio.get_running_loop()
         pause_s = FIRST_PAUSE_S
@@ -114,7 +121,7 @@ class Supervisor:
             self._say(f"longshore: {what}; another starts in {pause_s:g} s")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            process, _ = await self._spawn()
+            process, _ = await self._spawn(number)
 
     def dismiss(self) -> None:
         """Lets every process drain, without waiting for it: others can be started meanwhile."""

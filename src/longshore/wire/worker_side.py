@@ -117,6 +117,8 @@ class WorkerSession:
         self._logs = UnackedLogs()
         self.runs: Callable[[float], dict[str, tuple[Run, ...]] | None] = lambda _: None
         """Answers which attempts run, by pool, and for how long, as each PING says."""
+        self.asking: Callable[[UUID, int], None] = lambda worker, session: None
+        """Called with the number of each session before it is asked for."""
         self._lease: Lease | None = None
         self._ready_at = 0.0
         self._asked = 0
@@ -149,10 +151,26 @@ class WorkerSession:
         """Whether nothing runs, and every report is acknowledged."""
         return not (self._running or self._reports)
 
+    @property
+    def stop_times(self) -> tuple[float, float] | None:
+        """When to abort jobs, and when to kill them, if the lease is not renewed."""
+        if self._lease is None:
+            return None
+        abort_s, kill_s = self._patience.abort_before_s, self._patience.kill_before_s
+        return self._lease.abort_at(abort_s), self._lease.kill_at(kill_s)
+
+    def resume(self, session: int, held: Iterable[AttemptKey]) -> None:
+        """An earlier agent of this worker held these attempts, and had asked for this session."""
+        self._asked = max(self._asked, session)
+        for job, token in held:
+            self._had[token] = None
+            self._running[token] = job
+
     def connected(self, now: float) -> None:
         """There is a new connection: the worker says READY on it."""
         self._forget_dispatcher()
         self._asked += 1
+        self.asking(self.worker, self._asked)
         self._ready_at = now
         self._unanswered_since = now
         self._outgoing = [self._introduction()]

@@ -16,7 +16,6 @@ from math import inf
 from typing import Final, assert_never
 from uuid import UUID
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from longshore.config import WorkerSettings
@@ -25,7 +24,7 @@ from longshore.errors import ProtocolError
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import CancelReport, NotBegunReport, ReleaseReport, Report
-from longshore.model.worker import AHEAD_POOLS, Ahead, MachineInfo, Run, Stats
+from longshore.model.worker import AHEAD_POOLS, Ahead, Run, Stats
 from longshore.ports import (
     BeginsLate,
     Clock,
@@ -35,12 +34,16 @@ from longshore.ports import (
     OnMessages,
     OnReport,
     QueueingExecutor,
+    WorkerState,
 )
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
 from longshore.wire.messages import PROTOCOL_VERSION, Ready
 from longshore.worker.failure_text import called, failure, ids
+from longshore.worker.identity import Begun
+from longshore.worker.identity import Identity as Identity
 from longshore.worker.line import Line, Waiting
+from longshore.worker.takeback import AgentTakeback
 
 log = logging.getLogger("longshore.worker")
 
@@ -54,32 +57,6 @@ together: what a transaction costs, they share."""
 REPORT_WITHIN_S: Final = 0.025
 """No end waits longer for others."""
 NOTHING_AHEAD: Final = Ahead()
-
-
-class Identity(Struct, frozen=True, kw_only=True):
-    """Who a worker is, apart from its id."""
-
-    name: str
-    host: str
-    pid: int
-    target: str = ""
-    queues: tuple[str, ...] = ()
-    process: str = ""
-    gateway: bool = False
-    """Whether it is a worker of a gateway."""
-    machine: MachineInfo = MachineInfo()
-    resources: dict[str, float] = {}
-    """What its jobs share (`core.resources`)."""
-
-
-class Begun(Struct, frozen=True, gc=False):
-    """An attempt that its executor runs, and since when.
-
-    It may have to wait for its process all the same; then `at` is put right when it really begins.
-    """
-
-    assignment: Assignment
-    at: float
 
 
 class Worker:
@@ -97,6 +74,7 @@ class Worker:
         new_id: Callable[[], UUID],
         measure: Callable[[], Stats],
         on_joined: Callable[[], None] = lambda: None,
+        state: WorkerState | None = None,
     ) -> None:
         self._identity = identity
         self._settings = settings
@@ -107,6 +85,7 @@ class Worker:
         self._measure = measure
         self._on_joined = on_joined
         self._executors = make_executors(self._reported, self._said)
+        self._takeback = AgentTakeback(state, self._executors)
         self._begun: dict[str, dict[int, Begun]] = {pool: {} for pool in self._executors}
         """The attempts that executors run, by pool and token."""
         self._stopping: set[int] = set()
@@ -150,6 +129,7 @@ class Worker:
                 )
             self._session = w.WorkerSession(ready, self._patience())
             self._session.runs = self._runs
+            self._resume(ready)
             self._open_link()
             measuring = asyncio.create_task(self._keep_measuring())
             await self._draining.wait()
@@ -174,6 +154,12 @@ class Worker:
     async def _open_executors(self) -> None:
         for executor in self._executors.values():
             await executor.open()
+        self._takeback.opened()
+
+    def _resume(self, ready: Ready) -> None:
+        taken = self._takeback.resume(self._session, ready, self._begun, self._clock.now())
+        for report in taken.given_up:
+            self._abort(report)
 
     def drain(self) -> None:
         """Takes no more jobs, finishes those that run or hands them back, then leaves."""
@@ -192,14 +178,15 @@ class Worker:
         }
         return Ready(
             v=PROTOCOL_VERSION,
-            worker=self._new_id(),
+            worker=self._takeback.worker_id(self._new_id),
             name=self._identity.name,
             host=self._identity.host,
             pid=self._identity.pid,
             kinds=kinds,
             queues=self._identity.queues,
             target=self._identity.target,
-            process=self._identity.process,
+            # If something outlives the agent, only the lease tells that the worker is gone.
+            process="" if self._takeback.is_on else self._identity.process,
             gateway=self._identity.gateway,
             machine=self._identity.machine,
             resources=self._identity.resources,
@@ -289,7 +276,10 @@ class Worker:
                 return
             try:
                 message = from_dispatcher.decode(frames)
-                self._apply(self._session.receive(self._heard_at, message))
+                events = self._session.receive(self._heard_at, message)
+                # First of all: what outlives the agent is never behind what it runs.
+                self._takeback.extend(self._session)
+                self._apply(events)
             except ProtocolError as error:
                 log.warning(
                     "the dispatcher sent a message that this worker does not understand: %s", error
@@ -352,11 +342,13 @@ class Worker:
                     self._move(reason)
                 case w.Orphaned(reason):
                     log.warning("joining anew as another worker: %s", reason)
+                    self._takeback.forget()
                     self._session.rejoin(self._new_id(), self._clock.now())
                 case w.Dismissed(reason):
                     log.info("told to leave: %s", reason)
                     self.drain()
-                case w.Recorded(_, stale):
+                case w.Recorded(attempts, stale):
+                    self._takeback.recorded(attempts, stale)
                     self._recorded(stale)
                 case _:
                     assert_never(event)
@@ -403,6 +395,7 @@ class Worker:
         if self._lines[pool] or len(begun) >= executor.slots:
             return False
         begun[assignment.token] = Begun(assignment, self._heard_at)
+        self._takeback.began(assignment)
         executor.start(assignment)
         return True
 
@@ -458,6 +451,7 @@ class Worker:
             begun[assignment.token] = Begun(assignment, self._begins_at(pool))
         else:
             line.give(waiting)
+        self._takeback.began(assignment)
         queueing = self._queueing.get(pool)
         if queueing is not None and self._in_process(assignment):
             queueing.start_short(assignment)
@@ -569,6 +563,7 @@ class Worker:
             if (one := begun.pop(report.token, None)) is not None:
                 report = self._ran(pool, one, report, took_s)
                 break
+        self._takeback.ended(report.token)
         self._session.ended(report)
         line = self._lines[pool]
         if line:

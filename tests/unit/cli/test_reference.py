@@ -34,6 +34,7 @@ IN_WORDS = {
     "instance_id": "the host's name",
     "private_ip": "found",
     "public_ip": "none",
+    "state_folder": "none",
     "secrets_folder": "none",
     "connect": "the `frontend`",
     "worker_connect": "the `backend`",

@@ -506,13 +506,13 @@ async def test_a_machine_without_threads_gets_a_pause_and_the_attempts_are_hande
     """An error that is not Longshore's: the executor neither gives up nor tries without end."""
     tries: list[int] = []
 
-    def fail(*given: object) -> None:
+    def fail(*given: object, **more: object) -> None:
         tries.append(1)
         raise RuntimeError("can't start new thread")
 
     await stand.open_coroutine()
     with monkeypatch.context() as patched:
-        patched.setattr("longshore.executors.hosted.HostProcess", fail)
+        patched.setattr("longshore.executors.hosted.start_host", fail)
         await stand.run("segfault_async")
         assert isinstance(await stand.run("add_async", a=1), ReleaseReport)
         assert len(tries) < 5

@@ -117,25 +117,25 @@ async def test_no_folder_is_made_for_who_does_not_ask(stand: Stand, tmp_path: Pa
 
 def test_a_workers_room_goes_with_it(tmp_path: Path) -> None:
     with scratch.room(str(tmp_path / "new")) as room:
-        assert Path(room).parent == tmp_path / "new"
-        (Path(room) / "job").mkdir()
+        assert Path(room.path).parent == tmp_path / "new"
+        (Path(room.path) / "job").mkdir()
     assert os.listdir(tmp_path / "new") == []
 
 
 def test_the_room_of_a_killed_worker_is_removed_by_the_next(tmp_path: Path) -> None:
     program = (
         "import os, sys\nfrom longshore.executors.scratch import room\n"
-        "with room(sys.argv[1]) as path:\n    os.mkdir(path + '/job'); os._exit(9)"
+        "with room(sys.argv[1]) as made:\n    os.mkdir(made.path + '/job'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
     (left,) = tmp_path.iterdir()
     with scratch.room(str(tmp_path)) as room:
-        assert os.listdir(tmp_path) == [Path(room).name] != [left.name]
+        assert os.listdir(tmp_path) == [Path(room.path).name] != [left.name]
 
 
 def test_the_room_of_a_live_worker_is_left_alone(tmp_path: Path) -> None:
     with scratch.room(str(tmp_path)) as one, scratch.room(str(tmp_path)) as other:
-        assert {Path(one).name, Path(other).name} == set(os.listdir(tmp_path))
+        assert {Path(one.path).name, Path(other.path).name} == set(os.listdir(tmp_path))
 
 
 def test_a_folder_of_a_test_kit_is_no_room_whatever_is_in_it(
@@ -158,3 +158,25 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"no scratch folders can be made in .*set scratch"):
         scratch.room(str(tmp_path / "file")).__enter__()
+
+
+def test_a_room_stays_for_whoever_still_has_its_lock(tmp_path: Path) -> None:
+    """A host that outlives its agent inherits the descriptor."""
+    program = (
+        "import os, subprocess, sys\nfrom longshore.executors.scratch import room\n"
+        "with room(sys.argv[1]) as made:\n"
+        "    subprocess.Popen(['cat'], pass_fds=[made.lock], stdout=2); os._exit(9)"
+    )
+    reading, writing = os.pipe()
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, stdin=reading)
+    os.close(reading)
+    [left] = tmp_path.iterdir()
+    scratch.sweep(tmp_path)
+    assert left.exists()
+    os.close(writing)
+
+    def is_swept() -> bool:
+        scratch.sweep(tmp_path)
+        return not left.exists()
+
+    await_true(is_swept, "the process has ended")

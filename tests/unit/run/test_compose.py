@@ -11,6 +11,7 @@ import pytest
 
 from longshore.config import WorkerSettings, load
 from longshore.errors import ConfigError
+from longshore.executors.scratch import Room
 from longshore.model.worker import AHEAD_POOLS, POOLS, PROGRAM_POOLS, Isolation, Pool
 from longshore.run import compose
 from longshore.run.pools import make_executors, pools_of
@@ -132,7 +133,7 @@ async def test_a_worker_has_an_executor_with_its_slots_for_every_pool() -> None:
     functions = {"slots": "3", "processes": "4", "threads": "5"}
     programs = {"commands": "6", "containers": "7", "engine": "unix:///engine.sock"}
     given = {"app": "jobs:app", **functions, **programs}
-    executors = make_executors(load(given, environ={}), "", print, print)
+    executors = make_executors(load(given, environ={}), Room("", -1), print, print)
     slots = {pool: executor.slots for pool, executor in executors.items()}
     assert slots == {
         Pool.COROUTINE: 3,

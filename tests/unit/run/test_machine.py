@@ -95,6 +95,6 @@ def test_where_processes_cannot_be_told_apart_none_is_said_to_have_ended(
     def nowhere() -> str:
         raise FileNotFoundError("/proc")
 
-    monkeypatch.setattr(process_marks, "_place", nowhere)
+    monkeypatch.setattr(process_marks, "place", nowhere)
     assert process_mark() == ""
     assert not has_ended(mark)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,35 @@ async def test_one_that_dies_is_replaced_and_that_is_said() -> None:
     await until(lambda: bool(workers.pids()))
     assert workers.pids() != [first]
     await workers.stop()
+
+
+async def test_one_that_replaces_another_has_its_words() -> None:
+    """Each worker has a state folder of its own, in which the next one finds what it left."""
+    command = [sys.executable, "-c", WAITS]
+    workers = Supervisor(
+        command,
+        os.environ,
+        2,
+        patience_s=10,
+        say=lambda line: None,
+        own_words=lambda n: [f"at={n}"],
+    )
+    await workers.start()
+    first = {pid: _word(pid) for pid in workers.pids()}
+    lost = workers.pids()[0]
+    os.kill(lost, signal.SIGKILL)
+    await until(lambda: len(set(workers.pids()) - {lost}) == 2)
+    [new] = set(workers.pids()) - first.keys()
+    await until(lambda: _word(new) is not None)
+    assert set(first.values()) == {"at=1", "at=2"}
+    assert _word(new) == first[lost]
+    await workers.stop()
+
+
+def _word(pid: int) -> str | None:
+    """The word of its own with which a process was started; None while it is a mere fork."""
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return next((word for word in words if word.startswith("at=")), None)
 
 
 async def test_one_that_leaves_in_good_order_is_not_replaced() -> None:

@@ -14,7 +14,7 @@ from uuid import UUID
 from longshore.config import WorkerSettings
 from longshore.model.reports import ReleaseReport, SuccessReport
 from longshore.model.worker import KindInfo, Pool
-from longshore.ports import OnBegun, OnLog, OnMessages, OnReport
+from longshore.ports import OnBegun, OnLog, OnMessages, OnReport, WorkerState
 from longshore.testing.builders import new_id
 from longshore.testing.virtual import VirtualClock, run_virtually
 from longshore.wire import messages as m
@@ -148,6 +148,7 @@ class Bench:
         addresses: Sequence[str],
         settings: WorkerSettings,
         executor: type[PlayedExecutor] = PlayedExecutor,
+        state: WorkerState | None = None,
     ) -> None:
         self._executor = executor
         self.clock = VirtualClock()
@@ -165,6 +166,7 @@ class Bench:
             clock=self.clock,
             new_id=self._new_id,
             measure=lambda: m.Stats(cpu_percent=12.5),
+            state=state,
         )
         self.task = asyncio.create_task(self.agent.run())
 
@@ -186,7 +188,8 @@ class Bench:
     @property
     def worker(self) -> UUID:
         """The id under which it asked last."""
-        return self.ids[-1]
+        asked = self.said(m.Ready) if self.links else []
+        return asked[-1].worker if asked else self.ids[-1]
 
     @property
     def link(self) -> PlayedLink:
@@ -264,13 +267,13 @@ def at_bench(
     addresses: Sequence[str] = ("d1",),
     settings: WorkerSettings | None = None,
     executor: type[PlayedExecutor] = PlayedExecutor,
+    state: WorkerState | None = None,
 ) -> None:
     """Tells a story of one agent, on virtual time."""
 
     async def main() -> None:
-        bench = Bench(
-            slots, addresses, settings or WorkerSettings(drain_s=10.0, lookahead_s=0.05), executor
-        )
+        given = settings or WorkerSettings(drain_s=10.0, lookahead_s=0.05)
+        bench = Bench(slots, addresses, given, executor, state)
         try:
             await story(bench)
         finally:

@@ -34,7 +34,18 @@ import msgspec
 
 from longshore.executors import scratch
 from longshore.executors.attempt_queue import AttemptReader
-from longshore.executors.frames import Abort, Close, Ended, Load, Run, Stopped, ToHost, said
+from longshore.executors.frames import (
+    Abort,
+    Close,
+    Ended,
+    LeaseUntil,
+    Load,
+    Recorded,
+    Run,
+    Stopped,
+    ToHost,
+    said,
+)
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised
@@ -94,7 +105,7 @@ class ChildHost(Host):
             case Close():
                 self._lifespan.end()
                 leave()
-            case Abort() | Load():
+            case Abort() | Load() | LeaseUntil() | Recorded():
                 pass  # an abort that came after its attempt's end
             case _:
                 assert_never(message)

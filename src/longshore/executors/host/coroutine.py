@@ -23,7 +23,9 @@ from longshore.executors.frames import (
     Abort,
     Close,
     Ended,
+    LeaseUntil,
     Load,
+    Recorded,
     Run,
     Stopped,
     ToHost,
@@ -107,7 +109,7 @@ class CoroutineHost(Host):
                     self._abort(attempt)
             case Close():
                 self._closing = self._loop.create_task(self._close())
-            case Load():
+            case Load() | LeaseUntil() | Recorded():
                 pass
             case _:
                 assert_never(message)
@@ -177,6 +179,14 @@ class CoroutineHost(Host):
         entries, self._entries = self._entries, []
         reports, self._reports = self._reports, []
         stopped, self._stopped = self._stopped, []
+        self._deliver(entries, reports, stopped)
+
+    def _deliver(
+        self,
+        entries: Sequence[LogEntry],
+        reports: Sequence[Report],
+        stopped: Sequence[AttemptKey],
+    ) -> None:
         # What an attempt said goes before its end: afterwards nobody listens.
         self._channel.send(
             *said(entries), *map(Ended, portions(reports)), *map(Stopped, portions(stopped))

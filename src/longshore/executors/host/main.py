@@ -4,7 +4,7 @@
 
 It speaks `frames` on the socket FD and nothing else: what a job prints is caught for the job's log,
 and goes where the worker's own output goes. A process of one attempt at a time reads these from
-QUEUE_FD (see `attempt_queue`). It ends with its agent.
+QUEUE_FD (see `attempt_queue`). It ends with its agent; a host of containers may outlive it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from longshore.executors.host.child import ChildHost
 from longshore.executors.host.coroutine import CoroutineHost
 from longshore.executors.host.forks import leave, remain_one
 from longshore.executors.host.host import Host
+from longshore.executors.host.programs.container_host import ContainerHost
 from longshore.executors.host.programs.host import ProgramHost
 from longshore.executors.host.thread import ThreadHost
 from longshore.model.worker import PROGRAM_POOLS, Pool
@@ -58,8 +59,10 @@ def _host(pool: Pool) -> type[Host]:
             return ChildHost
         case Pool.THREAD:
             return ThreadHost
-        case Pool.COMMAND | Pool.CONTAINER:
+        case Pool.COMMAND:
             return ProgramHost
+        case Pool.CONTAINER:
+            return ContainerHost
         case _:
             assert_never(pool)
 

@@ -22,7 +22,19 @@ from collections.abc import Coroutine
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
 from longshore.executors import scratch
-from longshore.executors.frames import Abort, Close, Ended, FromHost, Load, Run, Stopped, pack, said
+from longshore.executors.frames import (
+    Abort,
+    Close,
+    Ended,
+    FromHost,
+    LeaseUntil,
+    Load,
+    Recorded,
+    Run,
+    Stopped,
+    pack,
+    said,
+)
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised
@@ -70,7 +82,7 @@ class ThreadHost(Host):
                 case Close():
                     self._lifespan.end()
                     leave()
-                case Load():
+                case Load() | LeaseUntil() | Recorded():
                     pass
                 case _:
                     assert_never(message)

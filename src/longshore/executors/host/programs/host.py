@@ -98,7 +98,11 @@ class ProgramHost(CoroutineHost):
                 await self._means.runner.close()
             self._means.folders.close()
         finally:
+            self._say_last()
             leave()
+
+    def _say_last(self) -> None:
+        """Called when all is killed, before the process ends."""
 
 
 def _runner(pool: Pool, load: Load) -> Runner[Any]:
