@@ -103,6 +103,9 @@ async def test_one_missing_seal_among_several_publishes_none(
     end = publishing(attempt, folder.version("mine"), foreign.version("foreign"))
     [answer] = await scene.finish(end)
     assert answer.state is JobState.FAILED
+    error = (await scene.job(attempt.id)).error
+    assert error is not None
+    assert "publishes 'foreign', of which" in error.message, "it names the one that is missing"
     assert await scene.store.filesets("", 10) == []
 
 
@@ -354,6 +357,17 @@ async def test_upload_under_the_id_of_a_job_takes_no_version_from_it(
     made = await scene.store.version_of_job(attempt.id, FILESET)
     assert made is not None
     assert (made.version, made.manifest) == (2, folder.manifest.sha256)
+
+
+async def test_upload_under_the_id_of_a_job_that_has_published_makes_a_version(
+    scene: Scene, files: FileScene
+) -> None:
+    attempt = await scene.running()
+    made = await files.sealed(held_by(attempt), a_folder("made"))
+    await scene.finish(publishing(attempt, made.version()))
+    pushed = await files.pushed(a_folder("pushed"), upload=attempt.id)
+    assert (pushed.version, pushed.job) == (2, None)
+    assert pushed.manifest == a_folder("pushed").manifest.sha256
 
 
 async def test_upload_that_nobody_pinned_is_stale(scene: Scene, files: FileScene) -> None:

@@ -82,7 +82,7 @@ WHERE manifest = $1 AND holder = $2 AND token = $3
 """
 
 _VERSION: Final = "SELECT * FROM longshore.fileset_version"
-OF_MAKER: Final = f"{_VERSION} WHERE maker = $1 AND fileset = $2 ORDER BY round DESC LIMIT 1"
+OF_UPLOAD: Final = f"{_VERSION} WHERE maker = $1 AND round = 0 AND fileset = $2"
 OF_JOB: Final = f"""
 {_VERSION} WHERE maker = $1 AND fileset = $2 AND round > 0 ORDER BY round DESC LIMIT 1
 """
