@@ -171,7 +171,7 @@ async def _granted(call: Call, sha256: bytes, query: BlobQuery) -> Grant:
 async def _pin_again(call: Call, query: BlobQuery | PackQuery, blobs: Sequence[BlobRef]) -> None:
     """Pins blobs of a manifest that another gateway was told of, or this one before a restart.
 
-    What the manifest does not have is refused: once listed, it would keep everybody from sealing it.
+    What the manifest does not have is refused: once listed, it would keep all from sealing it.
     """
     manifest = BlobRef(parse_sha256(query.manifest), query.manifest_size)
     others = [blob for blob in blobs if blob != manifest]
