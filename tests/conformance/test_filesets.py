@@ -305,6 +305,23 @@ async def test_size_that_was_said_before_the_upload_must_be_right_to_seal(
     assert await scene.store.seal(holder, manifest.sha256, 1) is PinVerdict.INCOMPLETE
 
 
+async def test_wrong_size_that_another_said_keeps_nobody_from_sealing(
+    scene: Scene, files: FileScene
+) -> None:
+    """The newest pin counts: who pins again can always go on."""
+    folder = a_folder("one", "two")
+    wrong = [BlobRef(one.sha256, one.size + 100) for one in (folder.manifest, *folder.blobs)]
+    await scene.store.pin(Holder(new_id()), wrong[0], wrong[1:])
+    holder = Holder(new_id())
+    needed = await files.pin(holder, folder)
+    await files.upload(holder, folder, needed)
+    assert await files.seal(holder, folder) is PinVerdict.DONE
+    total = folder.manifest.size + sum(blob.size for blob in folder.blobs)
+    for most, verdict in ((total, PinVerdict.DONE), (total - 1, PinVerdict.TOO_LARGE)):
+        found = await scene.store.pin(holder, folder.manifest, folder.blobs, most)
+        assert found[0] is verdict
+
+
 async def test_holder_may_not_list_more_bytes_than_it_has(scene: Scene) -> None:
     holder, folder = Holder(new_id()), a_folder("12345", "678")
     room = folder.manifest.size + 5
