@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import pytest
 import longshore
 from longshore import GroupState
 from longshore.cli.main import execute
-from longshore.model.job import Job
+from longshore.model.job import Job, Reason
+from longshore.model.program import COMMAND_KIND, CONTAINER_KIND
 from longshore.testing.engine import IMAGE, Engine
 from longshore.testing.processes import Process, await_true, settings
 from tests.system.conftest import QUICK_WORKER
@@ -77,6 +78,18 @@ class Yard:
         flow.write_text(json.dumps({"name": name, "jobs": [*jobs, _joining(name)]}))
         return self.app.group_handle(self.ask("run", str(flow))["id"])
 
+    def ended(self, script: str, patterns: Sequence[str] = ("**",), made: str = "made") -> Job:
+        """The job of a container that reads the words, makes something, and has ended."""
+        args = {
+            "image": IMAGE,
+            "command": ["sh", "-ec", script],
+            "inputs": [{"fileset": "words", "path": "in"}],
+            "outputs": [{"fileset": made, "patterns": patterns}],
+        }
+        handle = self.app.submit_by_name(CONTAINER_KIND, args)
+        self.app.wait_all([handle], timeout_s=60)
+        return handle.job()
+
     def pull(self, name: str) -> dict[str, bytes]:
         """What a group made."""
         into = self.folder / f"pulled-{name}"
@@ -124,14 +137,17 @@ def _joining(name: str) -> dict[str, Any]:
     return {"key": "join", "after": list(LETTERS), "container": container}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def yard(
-    migrated_sqlite_url: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module_sqlite_url: str, engine: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Yard]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    made = Yard(tmp_path, migrated_sqlite_url, engine)
-    yield made
-    made.close()
+    """What the tests of this file share. One of its workers may be gone."""
+    folder = tmp_path_factory.mktemp("yard")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "home"))
+        made = Yard(folder, module_sqlite_url, engine)
+        yield made
+        made.close()
 
 
 def test_a_group_of_containers_makes_the_same_bytes_though_a_worker_is_killed(yard: Yard) -> None:
@@ -154,3 +170,45 @@ def test_a_group_of_containers_makes_the_same_bytes_though_a_worker_is_killed(ya
         assert [one["version"] for one in versions] == [1]
     yard.dock.filesets("pull", "words", str(yard.folder / "untouched"))
     assert tree(yard.folder / "untouched") == yard.pushed
+
+
+def test_a_container_tells_the_steps_of_its_files_in_order(yard: Yard) -> None:
+    job = yard.ended("cp in/run.sh made", patterns=["made"])
+    told = [entry.text for entry in yard.app.handle(job.id).logs() if entry.stream == "step"]
+    assert told == [
+        "allocated",
+        "creating container",
+        "pulling fileset: words",
+        "running",
+        "pushing fileset: made",
+        "finished",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("ln -s /etc/passwd evil", "'evil' is a link"),
+        ("mkfifo evil", "'evil' is a FIFO"),
+        (f"truncate -s {2**41} evil", "holes counted"),
+        ("touch evil EVIL", "'EVIL'"),
+        ("mkdir -p $(seq -s / 1 80)/", "64"),
+    ],
+)
+def test_what_a_container_leaves_to_harm_its_worker_is_refused(
+    yard: Yard, script: str, words: str
+) -> None:
+    job = yard.ended(script, made="harm")
+    assert job.error is not None
+    assert (job.error.reason, job.attempt) == (Reason.OUTPUT_REFUSED, 1)
+    assert words in job.error.message
+    assert "no fileset 'harm'" in yard.dock.filesets("ls", "harm", code=3)
+
+
+def test_outputs_are_taken_when_all_that_a_command_left_is_dead(yard: Yard) -> None:
+    """A process that goes on writing would change a file while it is read."""
+    script = "(trap '' TERM; while true; do echo more >> log; done) & sleep 0.05"
+    args = {"argv": ["sh", "-c", script], "outputs": [{"fileset": "log", "patterns": ["log"]}]}
+    yard.app.submit_by_name(COMMAND_KIND, args).result(60)
+    (version,) = yard.dock.filesets("ls", "log")["versions"]
+    assert version["files"] == 1
