@@ -14,7 +14,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 from msgspec import Struct, structs
 
-from longshore.core.limits import check_length
+from longshore.core.limits import check_length, check_name
 from longshore.core.outcomes import MAX_RULES, check_rule, parse_rule, parse_size
 from longshore.core.publishing import check_fileset
 from longshore.core.templates import as_text
@@ -260,6 +260,7 @@ class _Check:
     def fileset(self, name: str, path: str, patterns: tuple[str, ...]) -> None:
         """An input or an output."""
         if not self._is_open(name):
+            check_name(f"{self._what}: the fileset", name)
             try:
                 check_fileset(name)
             except InvalidInput as error:
