@@ -16,6 +16,14 @@ count = app.command(
     "count", ["sh", "-c", COUNT, "-", "{most}"], stdin="{text}", defaults={"most": 3}
 )
 
+# It reads the files of one fileset, and what it leaves becomes a version of another.
+index = app.command(
+    "index",
+    ["sh", "-c", "mkdir made; grep -on '[[:alpha:]]*' verses/* | sort -t: -k3f > made/index.txt"],
+    inputs=[{"fileset": "verses", "path": "verses"}],
+    outputs=[{"fileset": "index", "path": "made"}],
+)
+
 # Exit code 75 means "try again": it does so twice before it works.
 flaky = app.command(
     "flaky",

@@ -74,7 +74,8 @@ def longshore_up(folder: Path, app: str = "demo_app:app", *more: str) -> Iterato
     ready, tell_ready = os.pipe()
     options = ["--app", app, "--workers", "2", "--processes", "2", *more]
     options += ["--store", f"sqlite:///{folder}/demo.db", "--set", "lease_s=3"]
-    options += ["--backend", "127.0.0.1:0", "--frontend", "127.0.0.1:0", "--no-http"]
+    options += ["--backend", "127.0.0.1:0", "--frontend", "127.0.0.1:0"]
+    options += [] if "--http" in more else ["--no-http"]
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [*LONGSHORE, "up", *options, "--json", "--ready-fd", str(tell_ready)],

@@ -103,6 +103,9 @@ async def test_one_missing_seal_among_several_publishes_none(
     end = publishing(attempt, folder.version("mine"), foreign.version("foreign"))
     [answer] = await scene.finish(end)
     assert answer.state is JobState.FAILED
+    error = (await scene.job(attempt.id)).error
+    assert error is not None
+    assert "publishes 'foreign', of which" in error.message, "it names the one that is missing"
     assert await scene.store.filesets("", 10) == []
 
 
@@ -302,6 +305,23 @@ async def test_size_that_was_said_before_the_upload_must_be_right_to_seal(
     assert await scene.store.seal(holder, manifest.sha256, 1) is PinVerdict.INCOMPLETE
 
 
+async def test_wrong_size_that_another_said_keeps_nobody_from_sealing(
+    scene: Scene, files: FileScene
+) -> None:
+    """The newest pin counts: who pins again can always go on."""
+    folder = a_folder("one", "two")
+    wrong = [BlobRef(one.sha256, one.size + 100) for one in (folder.manifest, *folder.blobs)]
+    await scene.store.pin(Holder(new_id()), wrong[0], wrong[1:])
+    holder = Holder(new_id())
+    needed = await files.pin(holder, folder)
+    await files.upload(holder, folder, needed)
+    assert await files.seal(holder, folder) is PinVerdict.DONE
+    total = folder.manifest.size + sum(blob.size for blob in folder.blobs)
+    for most, verdict in ((total, PinVerdict.DONE), (total - 1, PinVerdict.TOO_LARGE)):
+        found = await scene.store.pin(holder, folder.manifest, folder.blobs, most)
+        assert found[0] is verdict
+
+
 async def test_holder_may_not_list_more_bytes_than_it_has(scene: Scene) -> None:
     holder, folder = Holder(new_id()), a_folder("12345", "678")
     room = folder.manifest.size + 5
@@ -354,6 +374,17 @@ async def test_upload_under_the_id_of_a_job_takes_no_version_from_it(
     made = await scene.store.version_of_job(attempt.id, FILESET)
     assert made is not None
     assert (made.version, made.manifest) == (2, folder.manifest.sha256)
+
+
+async def test_upload_under_the_id_of_a_job_that_has_published_makes_a_version(
+    scene: Scene, files: FileScene
+) -> None:
+    attempt = await scene.running()
+    made = await files.sealed(held_by(attempt), a_folder("made"))
+    await scene.finish(publishing(attempt, made.version()))
+    pushed = await files.pushed(a_folder("pushed"), upload=attempt.id)
+    assert (pushed.version, pushed.job) == (2, None)
+    assert pushed.manifest == a_folder("pushed").manifest.sha256
 
 
 async def test_upload_that_nobody_pinned_is_stale(scene: Scene, files: FileScene) -> None:

@@ -33,6 +33,7 @@ def test_the_example_of_a_group_runs_in_one_command() -> None:
 def test_the_example_of_commands_runs_in_one_command_without_an_engine() -> None:
     printed = run_example("concordance")
     assert "try 1\ntry 2\ntry 3" in printed
+    assert "index@1: 1 file" in printed
     assert "any command, and its exit code" in printed
 
 

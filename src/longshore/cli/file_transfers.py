@@ -161,7 +161,7 @@ def _cache(config: Config) -> BlobCache:
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
     try:
-        with opened_folder(folder) as opened:
+        with opened_folder(folder.resolve()) as opened:
             yield opened
     except FileNotFoundError:
         raise NotFound(f"there is no folder {folder}") from None

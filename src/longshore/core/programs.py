@@ -6,7 +6,8 @@ the same ones. Some may be written shorter: a rule or a size as text, an input b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, get_type_hints
 
@@ -16,6 +17,7 @@ from msgspec import Struct, structs
 from longshore.core.checkpoints import MAX_PATTERNS
 from longshore.core.limits import check_length, check_name
 from longshore.core.outcomes import MAX_RULES, check_rule, parse_rule, parse_size
+from longshore.core.publishing import check_fileset
 from longshore.core.templates import as_text
 from longshore.errors import InvalidInput
 from longshore.model.program import (
@@ -230,6 +232,7 @@ def check_program(what: str, program: AnyProgram, *, template: bool = False) -> 
             check.maker(one)
         else:
             check.fileset(one.fileset, one.path, one.patterns)
+    check.distinct([one.fileset for one in program.outputs])
     check.limits(program.limits)
     check.count("secrets", len(program.secrets), MAX_SECRETS)
     check.count("rules", len(program.rules), MAX_RULES)
@@ -270,6 +273,10 @@ class _Check:
         """An input or an output."""
         if not self._is_open(name):
             check_name(f"{self._what}: the fileset", name)
+            try:
+                check_fileset(name)
+            except InvalidInput as error:
+                raise InvalidInput(f"{self._what}: {error}") from None
         self.below("path", path)
         if not patterns:
             raise InvalidInput(f"{self._what}: fileset '{name}' has no patterns; leave them out")
@@ -285,6 +292,15 @@ class _Check:
             )
         check_length(f"{self._what}: from", wanted.maker, MAX_PATH_CHARS)
         self.fileset(wanted.fileset or "output", wanted.path, wanted.patterns)
+
+    def distinct(self, outputs: Sequence[str]) -> None:
+        """Outputs, each of a fileset of its own: a job makes one version of a fileset."""
+        for name, count in Counter(outputs).items():
+            if count > 1:
+                raise InvalidInput(
+                    f"{self._what}: {count} outputs are of the fileset '{name}'; make one of them, "
+                    "with all patterns"
+                )
 
     def below(self, name: str, path: str) -> None:
         """A path that stays below the program's own folder."""

@@ -256,7 +256,7 @@ def _expiry(job: Job, facts: Facts) -> str:
 
 def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
     if job.kind in FREE_KINDS and not any(job.kind in worker.info.kinds for worker in workers):
-        engine = " and has an engine" if job.kind == CONTAINER_KIND else ""
+        engine = " that has an engine" if job.kind == CONTAINER_KIND else ""
         return f"no worker runs '{job.kind}' jobs: start one with --exec{engine}"
     if job.kind.startswith(RESERVED_PREFIX) and job.kind not in FREE_KINDS:
         return (

@@ -142,8 +142,11 @@ def opened(folder: int, parts: Sequence[str], flags: int = FOLDER) -> Iterator[i
 
 @contextmanager
 def opened_folder(root: Path, parts: Sequence[str] = ()) -> Iterator[int]:
-    """A descriptor of a folder below one that is our own, while the block runs."""
-    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """A descriptor of a folder below one that is our own, while the block runs.
+
+    A link in its place is not followed: who runs in the folder may have put it there.
+    """
+    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with opened(top, parts) as folder:
             yield folder

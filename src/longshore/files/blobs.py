@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from longshore.errors import Damaged, InvalidInput, NotFound, UploadBusy
+from longshore.errors import Damaged, DiskFull, InvalidInput, NotFound, UploadBusy
 from longshore.files.places import CHUNK_BYTES, Place, disk_errors
 
 _HEX: Final = 64
@@ -82,13 +82,19 @@ class Blobs:
 
     def store_many(self, holder: str, blobs: Sequence[tuple[bytes, int, bytes]]) -> None:
         """Stores small blobs whose hashes were checked: hash, generation and bytes of each."""
-        staged = []
-        with disk_errors("the blobs cannot be written"):
-            for sha256, generation, data in blobs:
-                path = self._session(f"{holder}.pack", sha256, generation)
-                path.write_bytes(data)
-                staged.append((path, blob_name(sha256, generation)))
-        self._place.adopt_many(staged)
+        staged = [
+            (self._session(f"{holder}.pack", sha256, generation), blob_name(sha256, generation))
+            for sha256, generation, _ in blobs
+        ]
+        try:
+            with disk_errors("the blobs cannot be written"):
+                for (path, _), (*_, data) in zip(staged, blobs, strict=True):
+                    path.write_bytes(data)
+            self._place.adopt_many(staged)
+        except DiskFull:
+            for path, _ in staged:
+                path.unlink(missing_ok=True)
+            raise
 
     # reading
 
@@ -185,13 +191,20 @@ class Upload:
         return count
 
     def write(self, chunk: bytes) -> None:
-        """Adds bytes at the end; raises `InvalidInput` if they are too many."""
+        """Adds bytes at the end; raises `InvalidInput` if they are too many.
+
+        If the disk is full, it is given up: its bytes would take the room that others need.
+        """
         if self.offset + len(chunk) > self._size:
             raise InvalidInput(f"more bytes came than the {self._size:,} of the blob")
-        with disk_errors("the upload cannot be written"):
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[self._file.write(rest) :]
+        try:
+            with disk_errors("the upload cannot be written"):
+                rest = memoryview(chunk)
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+        except DiskFull:
+            self._path.unlink(missing_ok=True)
+            raise
         self._made.update(chunk)
         self.offset += len(chunk)
 

@@ -203,7 +203,8 @@ class WorkerFiles:
             with opened_folder(found_in, way) as folder:
                 yield folder
         except (FileNotFoundError, NotADirectoryError):
-            raise Unmatched(f"there is no folder {shown(made.path or str(found_in))}") from None
+            gone = f"there is no folder {shown(made.path)}" if made.path else "its folder is gone"
+            raise Unmatched(gone) from None
 
     async def _collected(self, folder: int, given: tuple[str, ...]) -> Manifest:
         stopped = threading.Event()

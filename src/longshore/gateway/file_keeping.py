@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -60,6 +60,7 @@ class FileKeeping:
         """Why it serves no files, if it does not."""
         self._threads = ThreadPoolExecutor(THREADS, "longshore-files")
         self._manifests: OrderedDict[bytes, Manifest] = OrderedDict()
+        self._sizes: tuple[Manifest | None, Mapping[bytes, int]] = None, {}
         self._decoding = asyncio.Semaphore(DECODED_AT_ONCE)
         self._grants: OrderedDict[tuple[str, bytes], Grant] = OrderedDict()
 
@@ -91,6 +92,14 @@ class FileKeeping:
         self._manifests[ref.sha256] = made
         self._forget_manifests()
         return made
+
+    async def sizes(self, manifest: Manifest) -> Mapping[bytes, int]:
+        """How large each blob of a manifest is. The last one is kept: many uploads ask for it."""
+        last, sizes = self._sizes
+        if last is not manifest:
+            sizes = await self.in_thread(_sizes_of, manifest)
+            self._sizes = manifest, sizes
+        return sizes
 
     def check_size(self, size: int) -> None:
         """Raises if no manifest that is allowed is so large."""
@@ -151,6 +160,10 @@ class FileKeeping:
         if doomed:
             await requests.forget([Needed(one.sha256, one.generation) for one in doomed])
         return len(doomed)
+
+
+def _sizes_of(manifest: Manifest) -> Mapping[bytes, int]:
+    return {file.sha256: file.size for file in manifest.files}
 
 
 def portion_of(manifest: Manifest, after: int) -> tuple[list[BlobRef], int | None]:

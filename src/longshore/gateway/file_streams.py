@@ -84,8 +84,8 @@ async def take_body(request: Request, keeping: FileKeeping, upload: Upload, wait
             held.append(chunk)
             count += len(chunk)
             if count >= WRITE_BYTES:
-                await keeping.in_thread(upload.write, b"".join(held))
-                held, count = [], 0
+                some, held, count = held, [], 0
+                await keeping.in_thread(upload.write, b"".join(some))
     finally:
         if held:
             await keeping.in_thread(upload.write, b"".join(held))

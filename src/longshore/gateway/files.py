@@ -203,10 +203,11 @@ async def fix_input(call: Call) -> Response:
             f"the job '{wanted.node}' of this group has published nothing, or there is no such job"
         )
     if version is None:
-        number = "" if wanted.version is None else f"@{wanted.version}"
-        maker = f" of job {wanted.maker}" if wanted.maker else ""
+        number = "" if wanted.version is None else f" {wanted.version}"
+        maker = f" by job {wanted.maker}" if wanted.maker else ""
         raise NotFound(
-            f"there is no fileset '{wanted.fileset}'{number}{maker}, or the attempt is over"
+            f"there is no version{number} of a fileset '{wanted.fileset}'{maker}, or the attempt "
+            "is over"
         )
     return answer(d.shown_version(version))
 

@@ -161,13 +161,29 @@ async def _granted(call: Call, sha256: bytes, query: BlobQuery) -> Grant:
     keeping, holder = keeping_of(call), _holder(call, query.upload)
     grant = keeping.granted(holder, sha256)
     if grant is None:
-        manifest = BlobRef(parse_sha256(query.manifest), query.manifest_size)
-        blob = BlobRef(sha256, query.size)
-        await _pinned(call, query.upload, manifest, [] if blob == manifest else [blob])
+        await _pin_again(call, query, [BlobRef(sha256, query.size)])
         grant = keeping.granted(holder, sha256)
     if grant is None or grant.size != query.size:
         raise WrongState(f"nobody needs the blob {sha256.hex()} now; pin its manifest again")
     return grant
+
+
+async def _pin_again(call: Call, query: BlobQuery | PackQuery, blobs: Sequence[BlobRef]) -> None:
+    """Pins blobs of a manifest that another gateway was told of, or this one before a restart.
+
+    What the manifest does not have is refused: once listed, it would keep all from sealing it.
+    """
+    manifest = BlobRef(parse_sha256(query.manifest), query.manifest_size)
+    others = [blob for blob in blobs if blob != manifest]
+    if others:
+        sizes = await keeping_of(call).sizes(await _stored_manifest(call, manifest))
+        for blob in others:
+            if sizes.get(blob.sha256) != blob.size:
+                raise WrongState(
+                    f"the manifest {query.manifest} has no file of this hash and size: "
+                    f"{blob.sha256.hex()}, {blob.size:,} bytes"
+                )
+    await _pinned(call, query.upload, manifest, others)
 
 
 async def _note(call: Call, upload: UUID | None, *stored: StoredBlob) -> None:
@@ -207,8 +223,7 @@ async def _all_granted(
     """What may be uploaded of these; raises if one is not needed, or has another size."""
     keeping, holder = keeping_of(call), _holder(call, query.upload)
     if any(keeping.granted(holder, blob.sha256) is None for blob in blobs):
-        manifest = BlobRef(parse_sha256(query.manifest), query.manifest_size)
-        await _pinned(call, query.upload, manifest, blobs)
+        await _pin_again(call, query, blobs)
     grants = {}
     for blob in blobs:
         grant = keeping.granted(holder, blob.sha256)

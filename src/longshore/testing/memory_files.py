@@ -68,7 +68,7 @@ class MemoryFiles(MemoryReads):
         listing.at = listing.pinned_at[holder] = now
         listing.pins.setdefault(holder, False)
         found = [files.want(BlobRef(key, sizes[key]), now) for key in sorted(sizes)]
-        listing.blobs = sizes | listing.blobs
+        listing.blobs = listing.blobs | sizes
         if most_bytes is not None and sum(listing.blobs.values()) > most_bytes:
             return PinVerdict.TOO_LARGE, ()
         return PinVerdict.DONE, [one for one in found if one is not None]

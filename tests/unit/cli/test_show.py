@@ -69,6 +69,7 @@ def test_progress_is_told_with_and_without_a_total() -> None:
     assert show.progress(Progress(3)) == "3"
     assert show.progress(Progress(3, 4, "pages")) == "3/4 (75%) pages"
     assert show.progress(Progress(3, 0)) == "3"
+    assert show.progress(Progress(0.5, 20_000_000, "bytes")) == "0.5/20,000,000 (0%) bytes"
     assert show.progress(None) == ""
 
 

@@ -330,6 +330,11 @@ async def test_a_signal_can_be_a_failure_by_a_rule(commands: Stand) -> None:
         ({"argv": ["ls"], "rules": ["exit(75) retry"]}, "rule 'exit(75) retry' is none"),
         ({"argv": ["ls"], "limits": {"memory": -1}}, "limit memory_bytes is -1"),
         ({"argv": ["ls"], "inputs": [{"fileset": "a", "path": "../b"}]}, "path '../b' leads out"),
+        (
+            {"argv": ["ls"], "outputs": ["../a"]},
+            "fileset '../a': write parts between single slashes",
+        ),
+        ({"argv": ["ls"], "outputs": ["a", "b", "a"]}, "2 outputs are of the fileset 'a'"),
         ({"argv": ["ls"], "rules": ["lost: retry_free"]}, "a rule about lost is for a kind that"),
         ({"argv": ["ls"], "stdin": 3}, "stdin: Expected `str`, got `int`"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -158,12 +159,33 @@ def test_a_full_disk_is_a_clear_error() -> None:
         os.dup2(full, upload._file.fileno())
         with pytest.raises(DiskFull, match="no room is left on the disk"):
             upload.write(b"x")
+        assert list(blobs.place.staging.iterdir()) == [], "it leaves its room to others"
     finally:
         os.close(full)
         upload.close()
         blobs.drop_uploads(-1)
         blobs.place.staging.rmdir()
         blobs.place.staging.parent.rmdir()
+
+
+def test_a_pack_for_which_the_disk_has_no_room_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs, write = Blobs(FolderPlace(tmp_path)), Path.write_bytes
+
+    def fill(path: Path, data: bytes) -> int:
+        write(path, data)
+        if data == b"two":
+            raise OSError(errno.ENOSPC, "full")
+        return len(data)
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    some = [(hashlib.sha256(data).digest(), 1, data) for data in (b"one", b"two", b"three")]
+    with pytest.raises(DiskFull):
+        blobs.store_many(ME, some)
+    assert list(blobs.place.staging.iterdir()) == []
+    blobs.store_many(ME, some[:1])
+    assert blobs.whole(some[0][0], 1, 3) == b"one"
 
 
 def test_a_place_keeps_the_id_that_came_first(tmp_path: Path) -> None:

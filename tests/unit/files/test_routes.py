@@ -225,6 +225,26 @@ async def test_bytes_that_nobody_asked_for_are_refused(http: Http) -> None:
     assert status == 409, "it is stored already"
 
 
+async def test_bytes_that_the_manifest_does_not_have_are_refused_and_spoil_nothing(
+    http: Http,
+) -> None:
+    """Listed to dispatchers, they would keep the manifest from ever being sealed."""
+    of = await pinned(http, FileEntry("a", len(NEW), NEW_SHA))
+    foreign = hashlib.sha256(b"foreign").digest()
+    refused = await http.call("PUT", address(foreign.hex(), 7, of), b"foreign", **OCTETS)
+    assert (refused[0], b"has no file of this hash and size" in refused[2]) == (409, True)
+    larger = address(NEW_SHA.hex(), len(NEW) + 1, of)
+    assert (await http.call("PUT", larger, NEW + b"x", **OCTETS))[0] == 409
+    told = f"manifest={of['manifest']}&manifest_size={of['size']}&upload={UPLOAD}"
+    pack = foreign + (7).to_bytes(4, "big") + b"foreign"
+    status, _, _ = await http.call("POST", f"/dispatcher/blobs/store?{told}", pack, **OCTETS)
+    assert status == 409
+    status, _, _ = await http.call("PUT", address(NEW_SHA.hex(), len(NEW), of), NEW, **OCTETS)
+    assert status == 201
+    status, _, _ = await http.call("POST", "/dispatcher/filesets/new", {**of, "upload": UPLOAD})
+    assert status == 201
+
+
 @pytest.mark.parametrize(
     "paths", [("../evil",), ("/etc/passwd",), ("A", "a"), ("a/b", "a"), ("x\ny",), ("a", "a/b")]
 )

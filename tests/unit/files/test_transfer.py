@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import tarfile
 from pathlib import Path
 from uuid import UUID
 
@@ -179,6 +181,22 @@ async def test_who_has_little_patience_hears_why_nobody_answers() -> None:
     async with FileClient(["http://127.0.0.1:1"], terms=terms) as client:
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
             await client.filesets()
+
+
+async def test_a_hostile_archive_is_just_a_file(tmp_path: Path) -> None:
+    """Nothing unpacks it: neither its names nor how large it says to be matter."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with tarfile.open(data / "evil.tar", "w") as archive:
+        for name in ("../../evil", str(tmp_path / "evil")):
+            archive.addfile(tarfile.TarInfo(name))
+    (data / "bomb.gz").write_bytes(gzip.compress(bytes(10_000_000)))
+    async with gateway_at(tmp_path / "files") as gateway, FileClient([gateway.url]) as client:
+        _, version = await push(client, data)
+        await pull(client, version, tmp_path / "cache", tmp_path / "copy")
+    assert tree(tmp_path / "copy") == tree(data)
+    assert not (tmp_path / "evil").exists()
+    assert not (tmp_path.parent / "evil").exists()
 
 
 async def test_small_files_go_many_with_each_request(tmp_path: Path) -> None:

@@ -155,6 +155,16 @@ async def test_a_hostile_output_is_refused(tmp_path: Path) -> None:
             assert caught.value.outcome is Outcome.OUTPUT_REFUSED
 
 
+async def test_a_folder_that_its_job_has_replaced_by_a_link_is_not_taken(tmp_path: Path) -> None:
+    secret = fill(tmp_path / "secret", key="1")
+    (tmp_path / "work").symlink_to(secret)
+    async with worker(tmp_path) as (files, gateway):
+        with pytest.raises(FilesFailed, match="its folder is gone") as caught:
+            await take(files, Output("data"), tmp_path / "work")
+        assert caught.value.outcome is Outcome.OUTPUT_MISSING
+        assert gateway.ledger.stored == {}
+
+
 async def test_a_missing_input_is_named(tmp_path: Path) -> None:
     made, into = fill(tmp_path / "one", a="1"), fill(tmp_path / "two", own="1")
     async with worker(tmp_path) as (files, gateway):

@@ -325,8 +325,13 @@ def progress(said: Progress | None) -> str:
     """A job's progress in one line."""
     if said is None:
         return ""
-    of = f"/{said.total:g} ({said.done / said.total:.0%})" if said.total else ""
-    return f"{said.done:g}{of} {said.text}".rstrip()
+    of = f"/{_amount(said.total)} ({said.done / said.total:.0%})" if said.total else ""
+    return f"{_amount(said.done)}{of} {said.text}".rstrip()
+
+
+def _amount(number: float) -> str:
+    """A number as people write it, never 2e+07."""
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
 
 
 def how_far(job: Job) -> str:
@@ -336,7 +341,7 @@ def how_far(job: Job) -> str:
     if said is not None:
         part = said.done / said.total if said.total else nan
         percent = f"{min(max(int(part * 100), 0), 100)}%" if isfinite(part) else ""
-        words.insert(0, percent or f"{said.done:g}")
+        words.insert(0, percent or _amount(said.done))
     return " ".join(" ".join(filter(None, words)).split())
 
 

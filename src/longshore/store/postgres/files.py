@@ -124,7 +124,7 @@ class PostgresFiles(PostgresCheckpoints):
         """Makes a version of what an upload has sealed, once; None if it has not."""
 
         async def work(tx: Transaction) -> FilesetVersion | None:
-            for row in await tx.fetch(sql.OF_MAKER, upload, made.fileset):
+            for row in await tx.fetch(sql.OF_UPLOAD, upload, made.fileset):
                 tx.rest_on_found()
                 return _version(row)
             pins = await tx.fetch(sql.HOLD_PIN, made.manifest, upload, 0)

@@ -47,16 +47,23 @@ RETURNING b.sha256, b.size, b.state, b.generation
 """
 """Takes the blobs in the order in which they are given, which is by hash."""
 LIST_BLOBS: Final = """
-WITH listed AS (
-    INSERT INTO longshore.manifest_blob (manifest, blob, size)
+WITH known AS MATERIALIZED (
+    SELECT blob, size FROM longshore.manifest_blob
+    WHERE manifest = $1 AND blob = ANY ($2::bytea[])
+),
+listed AS (
+    INSERT INTO longshore.manifest_blob AS m (manifest, blob, size)
     SELECT $1, * FROM unnest($2::bytea[], $3::bigint[])
-    ON CONFLICT DO NOTHING RETURNING size
+    ON CONFLICT (manifest, blob) DO UPDATE SET size = excluded.size WHERE m.size <> excluded.size
+    RETURNING m.blob, m.size
 )
 UPDATE longshore.manifest SET total_bytes = total_bytes + (
-    SELECT coalesce(sum(size), 0) FROM listed
+    SELECT coalesce(sum(listed.size - coalesce(known.size, 0)), 0)
+    FROM listed LEFT JOIN known ON known.blob = listed.blob
 )
 WHERE sha256 = $1 RETURNING total_bytes
 """
+"""What this one says of a size counts, not what another has said before: that may be wrong."""
 
 HOLD_BLOBS: Final = """
 SELECT sha256, size, state, generation FROM longshore.blob WHERE sha256 = ANY ($1::bytea[])
@@ -85,7 +92,7 @@ WHERE manifest = $1 AND holder = $2 AND token = $3
 """
 
 _VERSION: Final = "SELECT * FROM longshore.fileset_version"
-OF_MAKER: Final = f"{_VERSION} WHERE maker = $1 AND fileset = $2 ORDER BY round DESC LIMIT 1"
+OF_UPLOAD: Final = f"{_VERSION} WHERE maker = $1 AND round = 0 AND fileset = $2"
 OF_JOB: Final = f"""
 {_VERSION} WHERE maker = $1 AND fileset = $2 AND round > 0 ORDER BY round DESC LIMIT 1
 """

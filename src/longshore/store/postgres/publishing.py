@@ -22,7 +22,7 @@ from longshore.store.postgres.connections import Transaction
 from longshore.store.rows import INT64, LARGEST_INT, clean
 
 _SEALED: Final = """
-SELECT i.place
+SELECT i.place, i.manifest
 FROM unnest($1::integer[], $2::bytea[], $3::uuid[], $4::bigint[])
     AS i (place, manifest, holder, token)
 JOIN longshore.manifest_pin AS p
@@ -69,14 +69,12 @@ async def checked_versions(tx: Transaction, ends: Sequence[End]) -> Sequence[End
         for made in published(end)
     ]
     rows = await tx.fetch(_SEALED, *zip(*wanted, strict=True)) if wanted else []
-    counts: dict[int, int] = {}
-    for row in rows:
-        counts[row["place"]] = counts.get(row["place"], 0) + 1
+    sealed = {(row["place"], row["manifest"]) for row in rows}
     answer = list(ends)
     for at, end in bringing:
-        versions = published(end)
-        if counts.get(at, 0) < len(versions):
-            answer[at] = without_outputs(end, [made.fileset for made in versions])
+        missing = [one.fileset for one in published(end) if (at, one.manifest) not in sealed]
+        if missing:
+            answer[at] = without_outputs(end, missing)
     return answer
 
 

@@ -103,11 +103,20 @@ def _next_generation(tx: Transaction) -> int:
 
 
 def _list(tx: Transaction, manifest: bytes, sizes: dict[bytes, int]) -> int:
-    """Lists blobs; answers how many bytes all have that the manifest lists."""
+    """Lists blobs; answers how many bytes all have that the manifest lists.
+
+    What this one says of a size counts, not what another has said before: that may be wrong.
+    """
     added = 0
     for blob, size in sizes.items():
-        query = "INSERT INTO manifest_blob VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-        added += size if tx.execute(query, (manifest, blob, size)).rowcount > 0 else 0
+        query = "SELECT size FROM manifest_blob WHERE manifest = ? AND blob = ?"
+        known = tx.execute(query, (manifest, blob)).fetchone()
+        if known is None or known[0] != size:
+            query = (
+                "INSERT INTO manifest_blob VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET size = ?3"
+            )
+            tx.execute(query, (manifest, blob, size))
+            added += size - (0 if known is None else known[0])
     query = (
         "UPDATE manifest SET total_bytes = total_bytes + ? WHERE sha256 = ? RETURNING total_bytes"
     )
