@@ -333,7 +333,9 @@ class Service:
         most = max(1, min(request.most, MOST_ENTRIES))
         token = job.token if attempt == job.attempt else None
         entries = await self._store.logs(job.id, token=token, after=after, most=most)
-        return page(entries, most, job, after, attempt)
+        # The archives last: what has left the store by then is surely noted in them.
+        parts = await self._store.log_parts(job.id)
+        return page(entries, most, job, after, attempt, parts)
 
     async def group(self, ref: UUID | int) -> Group:
         """One group, by its id or its number."""

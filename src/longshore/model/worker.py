@@ -141,6 +141,8 @@ class MachineInfo(Struct, frozen=True, omit_defaults=True):
     """What its cloud calls it, or its operator."""
     private_ip: str = ""
     public_ip: str = ""
+    url: str = ""
+    """Where it answers HTTP, if it is a gateway."""
 
 
 class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):

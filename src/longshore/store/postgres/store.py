@@ -31,6 +31,7 @@ from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
+from longshore.store.postgres.log_archives import PostgresLogArchives
 from longshore.store.postgres.new_run import PostgresNewRuns
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
@@ -67,6 +68,7 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 class PostgresStore(
     PostgresAccess,
     PostgresFiles,
+    PostgresLogArchives,
     PostgresPruning,
     PostgresRunTimes,
     PostgresDeliveries,

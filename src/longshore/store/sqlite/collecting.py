@@ -77,7 +77,8 @@ def _forget(tx: Transaction, manifest: bytes, most: int) -> int:
     """
     needed = tx.execute(
         """SELECT EXISTS (SELECT 1 FROM fileset_version WHERE manifest = ?1)
-            OR EXISTS (SELECT 1 FROM manifest_pin WHERE manifest = ?1)""",
+            OR EXISTS (SELECT 1 FROM manifest_pin WHERE manifest = ?1)
+            OR EXISTS (SELECT 1 FROM log_part WHERE archive = ?1)""",
         (manifest,),
     ).fetchone()[0]
     if needed:
@@ -142,6 +143,7 @@ def unused_bytes(tx: Snapshot) -> tuple[int, int]:
             SELECT 1 FROM manifest_blob AS m WHERE m.blob = b.sha256 AND (
                 EXISTS (SELECT 1 FROM fileset_version AS v WHERE v.manifest = m.manifest)
                 OR EXISTS (SELECT 1 FROM manifest_pin AS p WHERE p.manifest = m.manifest)
+                OR EXISTS (SELECT 1 FROM log_part AS l WHERE l.archive = m.manifest)
             )
         )"""
     ).fetchone()

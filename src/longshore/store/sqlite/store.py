@@ -44,6 +44,7 @@ from longshore.store.sqlite import (
     group_upkeep,
     growth,
     keeper,
+    log_archives,
     new_run,
     reads,
     reopening,
@@ -344,6 +345,10 @@ class SqliteStore:
     forget_blobs = _writes(collecting.forget_blobs)
     unused_bytes = _reads(collecting.unused_bytes)
     bind_folder = _writes(collecting.bind_folder)
+    old_logs = _reads(log_archives.old_logs)
+    note_archived = _writes(log_archives.note_archived)
+    drop_archived = _writes(log_archives.drop_archived)
+    log_parts = _reads(log_archives.log_parts)
 
     async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:
         """Forgets pins of the dead, and manifests that neither a version nor a pin needs."""

@@ -1,0 +1,14 @@
+-- Logs in the file store: which entries of a job (up to one of an attempt) lie where in an archive.
+CREATE TABLE longshore.log_part (
+    job uuid NOT NULL,
+    token bigint NOT NULL,
+    seq bigint NOT NULL,
+    lines bigint NOT NULL,
+    archive bytea NOT NULL,
+    start bigint NOT NULL,
+    size bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (job, token, seq)
+);
+
+CREATE INDEX log_part_archive ON longshore.log_part (archive);

@@ -1,0 +1,14 @@
+-- Logs in the file store: which entries of a job (up to one of an attempt) lie where in an archive.
+CREATE TABLE log_part (
+    job INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    lines INTEGER NOT NULL,
+    archive BLOB NOT NULL,
+    start INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (job, token, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX log_part_archive ON log_part (archive);
