@@ -68,6 +68,7 @@ from longshore.store.rows import (
 from longshore.testing.memory_access import MemoryAccess
 from longshore.testing.memory_actors import MemoryActors
 from longshore.testing.memory_log_archives import MemoryLogArchives
+from longshore.testing.memory_peaks import MemoryPeaks
 from longshore.testing.memory_rows import JobRow, new_row
 from longshore.testing.memory_runs import MemoryNewRuns
 from longshore.testing.memory_web import MemoryWebWorkers
@@ -75,7 +76,14 @@ from longshore.testing.memory_web import MemoryWebWorkers
 MAX_SWEPT = 1000
 
 
-class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, MemoryLogArchives):
+class MemoryStore(
+    MemoryAccess,
+    MemoryActors,
+    MemoryNewRuns,
+    MemoryWebWorkers,
+    MemoryLogArchives,
+    MemoryPeaks,
+):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
     is_serial = False

@@ -33,6 +33,7 @@ from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.log_archives import PostgresLogArchives
 from longshore.store.postgres.new_run import PostgresNewRuns
+from longshore.store.postgres.peaks import PostgresPeaks
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
@@ -71,6 +72,7 @@ class PostgresStore(
     PostgresLogArchives,
     PostgresPruning,
     PostgresRunTimes,
+    PostgresPeaks,
     PostgresDeliveries,
     PostgresGroupUpkeep,
     PostgresNewRuns,

@@ -54,6 +54,7 @@ from longshore.store.sqlite import (
 from longshore.store.sqlite import actors as actor_verbs
 from longshore.store.sqlite import files as file_verbs
 from longshore.store.sqlite import groups as group_verbs
+from longshore.store.sqlite import peaks as peak_verbs
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite import run_times as run_time_verbs
 from longshore.store.sqlite.depths import depths
@@ -388,6 +389,8 @@ class SqliteStore:
 
     note_runs = _writes(run_time_verbs.note_runs)
     run_times = _reads(run_time_verbs.run_times)
+    note_peaks = _writes(peak_verbs.note_peaks)
+    peaks = _reads(peak_verbs.peaks)
 
     # what is over
 

@@ -41,7 +41,7 @@ READS: Final = frozenset(
     | {"actor", "actors", "turns", "mail", "replies", "deliver_sends", "callback_secret"}
     | {"web_attendance", "web_workers", "version_of_job", "filesets", "fileset_versions"}
     | {"fileset_version", "blob_generations", "doomed_blobs", "unused_bytes", "old_logs"}
-    | {"log_parts"}
+    | {"log_parts", "peaks"}
 )
 
 Answer = TypeVar("Answer")

@@ -12,3 +12,15 @@ CREATE TABLE log_part (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX log_part_archive ON log_part (archive);
+
+-- The most that attempts of a kind used in a period, and in the one before it.
+CREATE TABLE peak (
+    kind TEXT PRIMARY KEY,
+    runs INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,
+    cpu_s REAL NOT NULL,
+    since INTEGER NOT NULL,
+    past_runs INTEGER NOT NULL DEFAULT 0,
+    past_memory_bytes INTEGER NOT NULL DEFAULT 0,
+    past_cpu_s REAL NOT NULL DEFAULT 0.0
+) STRICT, WITHOUT ROWID;

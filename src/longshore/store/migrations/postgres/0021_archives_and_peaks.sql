@@ -12,3 +12,15 @@ CREATE TABLE longshore.log_part (
 );
 
 CREATE INDEX log_part_archive ON longshore.log_part (archive);
+
+-- The most that attempts of a kind used in a period, and in the one before it.
+CREATE TABLE longshore.peak (
+    kind text COLLATE "C" PRIMARY KEY,
+    runs bigint NOT NULL,
+    memory_bytes bigint NOT NULL,
+    cpu_s double precision NOT NULL,
+    since timestamptz NOT NULL DEFAULT now(),
+    past_runs bigint NOT NULL DEFAULT 0,
+    past_memory_bytes bigint NOT NULL DEFAULT 0,
+    past_cpu_s double precision NOT NULL DEFAULT 0
+);
