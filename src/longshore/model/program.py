@@ -22,6 +22,9 @@ FREE_KINDS: Final = frozenset({COMMAND_KIND, CONTAINER_KIND})
 CHECKPOINT_CODE: Final = 85
 """A program that exits with this code asks to go on later, with the files that it saved."""
 
+JOB_VARIABLE: Final = "LONGSHORE_JOB"
+"""The id of its job, in the environment of a program."""
+
 PROGRAM_VARIABLES: Final = tuple(
     f"LONGSHORE_{word}"
     for word in ("JOB", "ATTEMPT", "RESULT", "PROGRESS", "SECRETS", "WORKER_PROCESS")
