@@ -66,6 +66,7 @@ def test_a_version_that_cannot_be_removed_is_an_error_that_says_why(
         assert "data@1 is the input of a job that has not ended" in told
         assert [one["version"] for one in dock.filesets("ls", "data")["versions"]] == [1]
         assert "version 2" in dock.filesets("rm", "data@2", code=3)
+        assert dock.filesets("rm", "data", "--keep", "0") == {"removed": [], "left": ["data@1"]}
         assert run("cancel", "1", *to).returncode == 0
 
 

@@ -19,9 +19,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from longshore.cli.options import settings
+from longshore.cli.options import Connect, settings
 from longshore.cli.view.show import console
 from longshore.client.adapters import is_http
+from longshore.client.gateways import gateway_urls
 from longshore.client.ids import fresh_id
 from longshore.client.tokens import own_secret
 from longshore.config import DEFAULT_HTTP, Config
@@ -72,7 +73,7 @@ def ask_files(context: click.Context, talk: Callable[[Files], Awaitable[T]]) -> 
     config = settings(context.params, "connect")
 
     async def conversation() -> T:
-        async with _client(config) as client:
+        async with _client(config, context.obj) as client:
             try:
                 async with asyncio.timeout(config.filesets.transfer_timeout_s):
                     return await talk(Files(client, config))
@@ -86,18 +87,32 @@ def ask_files(context: click.Context, talk: Callable[[Files], Awaitable[T]]) -> 
 
 
 @asynccontextmanager
-async def _client(config: Config) -> AsyncIterator[FileClient]:
-    token = own_secret()
+async def _client(config: Config, dial: Connect) -> AsyncIterator[FileClient]:
+    token, urls = own_secret(), await gateways(config, dial)
     wanted = config.filesets
     terms = Terms(wanted.transfer_slots, wanted.transfer_bytes_per_s, config.request_timeout_s)
-    async with FileClient(gateways(config), f"Bearer {token}" if token else "", terms) as client:
+    async with FileClient(urls, f"Bearer {token}" if token else "", terms) as client:
         yield client
 
 
-def gateways(config: Config) -> Sequence[str]:
-    """The gateways to ask: those of `--connect`, of `files_url`, or the usual one."""
-    named = [address for address in config.connect if is_http(address)]
-    return named or config.filesets.files_url or [f"http://{config.http or DEFAULT_HTTP}"]
+async def gateways(config: Config, dial: Connect) -> Sequence[str]:
+    """The gateways to ask: those of `--connect`, of `files_url`, of the fleet, or the usual one.
+
+    Dispatchers that `--connect` names are asked which gateways there are.
+    """
+    named = [address for address in config.connect if is_http(address)] or config.filesets.files_url
+    if named:
+        return named
+    if not config.connect:
+        return [f"http://{config.http or DEFAULT_HTTP}"]
+    async with dial(config) as connection:
+        found = await gateway_urls(connection)
+    if not found:
+        raise NotFound(
+            f"files come from gateways, and the dispatchers at {', '.join(config.connect)} know "
+            "none that this machine can reach; give one: --connect http://HOST:PORT"
+        )
+    return found
 
 
 def _first(error: BaseException) -> BaseException:

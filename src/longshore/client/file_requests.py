@@ -21,6 +21,7 @@ from longshore.model.fileset import (
     PinVerdict,
     StoredBlob,
 )
+from longshore.model.log_archive import NewLogPart
 from longshore.wire import file_messages as f
 
 
@@ -172,4 +173,24 @@ class FileRequests:
     async def bind_folder(self, folder: str) -> str:
         """The id of the place of the bytes; the first that asks sets it to `folder`."""
         answer: str = await self._exchange(f.BindFolder(self._next_rid(), folder))
+        return answer
+
+    # logs, for gateways
+
+    async def old_logs(self, after: bytes = b"", most: int = 500) -> f.OldLogPage:
+        """Which logs are to be archived, among the next `most` jobs that have a log."""
+        answer: f.OldLogPage = await self._exchange(f.ListOldLogs(self._next_rid(), after, most))
+        return answer
+
+    async def note_archived(
+        self, upload: UUID, archive: bytes, parts: Sequence[NewLogPart]
+    ) -> tuple[UUID, ...]:
+        """Says that parts of logs lie in an archive; answers of which jobs that counts."""
+        request = f.NoteArchived(self._next_rid(), upload, archive, tuple(parts))
+        answer: tuple[UUID, ...] = await self._exchange(request)
+        return answer
+
+    async def drop_archived(self, jobs: Sequence[UUID]) -> int:
+        """Removes the entries of these jobs that are noted as archived."""
+        answer: int = await self._exchange(f.DropArchived(self._next_rid(), tuple(jobs)))
         return answer

@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 
 from longshore.core.group_words import shown_state
 from longshore.core.urls import HIDDEN
+from longshore.core.usage import used_by
 from longshore.model.callback import CALLBACK_KIND
 from longshore.model.job import Ended, Job, JobState
 from longshore.model.watcher import ActorWatcher, CallbackWatcher
@@ -92,6 +93,7 @@ def job(shown: Job, names: Mapping[UUID, str], key: str | None = None) -> dict[s
         "args": arguments(shown),
         "result": payload(shown.result, raw=options.raw),
         "history": plain(shown.history),
+        "used": plain(used_by(shown)),
         "worker_name": names.get(shown.worker) if shown.worker else None,
         "key": key,
     }

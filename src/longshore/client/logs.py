@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 
+from longshore.client.archived_logs import read_archived
 from longshore.client.connection import Connection, Ref
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import Job
@@ -32,7 +33,11 @@ class LogReader:
         more = True
         while more:
             page = await self._connection.logs(self._ref, attempt=self._attempt, after=self._after)
-            self._after, more = page.after, page.more
+            asked_after, self._after, more = self._after, page.after, page.more
+            if page.archived:
+                which = self._connection, self._ref, self._attempt
+                async for line in read_archived(*which, asked_after, page.archived):
+                    yield line
             for line in page.lines:
                 yield line
             self.is_over = is_over(page, self._attempt)

@@ -11,6 +11,7 @@ from longshore.config import TOKEN_VARIABLE
 from longshore.core.access import PREFIX_CHARS, TOKEN_PREFIX, hash_of, is_token
 from longshore.errors import ConfigError
 from longshore.model.access import NewToken, Role, Scope
+from longshore.model.program import JOB_VARIABLE
 
 
 def new_token(
@@ -31,10 +32,12 @@ def new_token(
 
 
 def own_secret(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The token in the environment of this process, if there is one."""
+    """The token in the environment of this process, if there is one.
+
+    In a program that a job runs, a number there is that of its attempt, and no secret.
+    """
     text = environ.get(TOKEN_VARIABLE, "").strip()
-    # In a command that a job runs, it is the number of its attempt.
-    if not text or text.isdigit():
+    if not text or (text.isdigit() and environ.get(JOB_VARIABLE)):
         return None
     if not is_token(text):
         raise ConfigError(f"{TOKEN_VARIABLE} is no token; `longshore token create` makes one")

@@ -49,3 +49,6 @@ class FileSettings(Struct, frozen=True, kw_only=True):
 
     upload_idle_s: float = 86_400.0
     """A gateway drops an upload with which nobody goes on for this long."""
+
+    files_look_s: float = 60.0
+    """How often a gateway looks for files to remove and logs to archive."""

@@ -81,6 +81,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "drain_s",
         "http_drain_s",
         "transfer_bytes_per_s",
+        "archive_logs_s",
     }
 )
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {

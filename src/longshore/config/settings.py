@@ -110,6 +110,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     keep_most: int = 1_000_000
     """How many ended jobs of each state are kept, the newest; 0 is no bound."""
 
+    archive_logs_s: float = 0.0
+    """How long after its end gateways move a job's log to the file store; 0 is never."""
+
     keep_workers_s: float = 7 * 86_400.0
     """How long a worker that ended is remembered; 0 is for ever."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
+from longshore.model.usage import Peak
 from longshore.model.worker import Capacity, KindCapacity, KindInfo, PoolCapacity, WorkerView
 
 
@@ -56,6 +57,13 @@ def declared(kind: str, workers: Iterable[WorkerView]) -> KindInfo | None:
     return None if told is None else told.info.kinds[kind]
 
 
+def with_peaks(found: Capacity, peaks: Iterable[Peak]) -> Capacity:
+    """The capacity, with what attempts of each kind used at most."""
+    known = {one.kind: one for one in peaks}
+    kinds = tuple(structs.replace(one, peak=known.get(one.kind)) for one in found.kinds)
+    return structs.replace(found, kinds=kinds)
+
+
 def pools_of(workers: Iterable[WorkerView]) -> list[str]:
     """The pools that these workers have or that their kinds name, sorted."""
     infos = [worker.info for worker in workers]
@@ -66,7 +74,9 @@ def pools_of(workers: Iterable[WorkerView]) -> list[str]:
 def _of_kind(workers: Sequence[WorkerView], kind: str, pool: str) -> KindCapacity:
     able = [one for one in workers if kind in one.info.kinds and one.info.kinds[kind].pool == pool]
     running = sum(worker.running.get(kind, 0) for worker in able)
-    return KindCapacity(kind=kind, running=running, **structs.asdict(_sums(able, pool)))
+    asked = max((one.info.kinds[kind].terms.resources for one in able), default="")
+    sums = structs.asdict(_sums(able, pool))
+    return KindCapacity(kind=kind, running=running, resources=asked, **sums)
 
 
 def _sums(workers: Sequence[WorkerView], pool: str) -> PoolCapacity:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from longshore.model.job import Job, LogEntry, LogKind
 from longshore.model.log import NOTE, STEP, KeptEntry, Line, LogLine, LogPage, unpack_line
+from longshore.model.log_archive import LogPart
 
 MOST_ENTRIES = 1_000
 MOST_PAGE_BYTES = 4 * 1024 * 1024
@@ -28,17 +29,28 @@ def fits(entry: LogEntry) -> bool:
 
 
 def page(
-    entries: Sequence[KeptEntry], most: int, job: Job, after: tuple[int, int], attempt: int | None
+    entries: Sequence[KeptEntry],
+    most: int,
+    job: Job,
+    after: tuple[int, int],
+    attempt: int | None,
+    parts: Sequence[LogPart] = (),
 ) -> LogPage:
-    """A page for one message, from what a store answered when asked for `most` entries."""
+    """A page for one message, from what a store answered when asked for `most` entries.
+
+    `parts` are those in the file store, read after the entries. An entry that is in one of them,
+    and not removed from the store yet, is left out.
+    """
+    begin = max((after, *(part.up_to for part in parts)))
     fitting = _fitting(entries)
-    last = fitting[-1] if fitting else None
+    kept = [one for one in fitting if (one.token, one.seq) > begin]
     return LogPage(
-        lines=tuple(shown(fitting, job, after, attempt)),
-        after=(last.token, last.seq) if last else after,
+        lines=tuple(shown(kept, job, begin, attempt)),
+        after=max((begin, *((one.token, one.seq) for one in fitting[-1:]))),
         more=len(entries) == most or len(fitting) < len(entries),
         state=job.state,
         attempt=job.attempt,
+        archived=tuple(part for part in parts if part.up_to > after),
     )
 
 

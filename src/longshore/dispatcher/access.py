@@ -89,6 +89,7 @@ NEEDS: Final[dict[type, Right]] = {
     # With a ticket, gateways ask for nobody: the ticket is judged.
     **dict.fromkeys((f.FixInput, f.SaveCheckpoint, f.FindCheckpoint), Right.WORK),
     **dict.fromkeys((f.ListDoomed, f.ForgetBlobs, f.BindFolder), Right.ADMIN),
+    **dict.fromkeys((f.ListOldLogs, f.NoteArchived, f.DropArchived), Right.ADMIN),
     # Only gateways ask these; the operation of HTTP has been judged before.
     w.ListWebWorkers: Right.READ,
     **dict.fromkeys((w.RegisterWebWorker, w.ResignWebWorker, w.ReportEnd), Right.WORK),

@@ -126,7 +126,7 @@ def _check_more(request: f.FileRequest | f.BlobRequest | w.WebRequest) -> None:
 def _check_files(request: f.FileRequest | f.BlobRequest) -> None:
     """Raises if a request about filesets asks for too much."""
     match request:
-        case f.ListFilesets() | f.ListVersions() | f.ListDoomed():
+        case f.ListFilesets() | f.ListVersions() | f.ListDoomed() | f.ListOldLogs():
             _check_count(request, "entries", request.most, MAX_LISTED)
         case f.RemoveVersions():
             _check_count(request, "versions", len(request.versions), MAX_REQUEST_JOBS)
@@ -134,6 +134,10 @@ def _check_files(request: f.FileRequest | f.BlobRequest) -> None:
             _check_count(request, "blobs", len(request.blobs), f.MAX_PINNED)
         case f.NoteStored():
             _check_count(request, "blobs", len(request.stored), f.MAX_PINNED)
+        case f.NoteArchived():
+            _check_count(request, "parts", len(request.parts), f.MAX_PINNED)
+        case f.DropArchived():
+            _check_count(request, "jobs", len(request.jobs), f.MAX_PINNED)
         case f.ForgetBlobs():
             _check_count(request, "blobs", len(request.gone), f.MAX_PINNED)
         case f.ShowVersion() | f.ShowVersionOfJob() | f.CollectFiles() | f.BindFolder():

@@ -28,6 +28,7 @@ from longshore.core.timing import (
     settle_snooze,
 )
 from longshore.core.turns import MAX_OUTBOX, MAX_TURN_GROUP, check_turn
+from longshore.core.usage import checked, noted
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
@@ -72,6 +73,7 @@ from longshore.model.reports import (
     SuccessReport,
     TurnReport,
 )
+from longshore.model.usage import Usage
 from longshore.payload.group_references import check_added, check_dependencies
 from longshore.payload.maps import check_map, read_map
 from longshore.payload.values import within
@@ -146,6 +148,20 @@ class Decisions:
         worker: UUID | None = None,
         *,
         recovers: bool = False,
+    ) -> End:
+        """The end for the store to record, with what its attempt used (see `_decided`)."""
+        end = self._decided(report, claimed, by, worker, recovers=recovers)
+        usage = _usage(report)
+        return end if usage is None else structs.replace(end, info=noted(end.info, usage))
+
+    def _decided(
+        self,
+        report: Report,
+        claimed: Attempt | None,
+        by: str,
+        worker: UUID | None,
+        *,
+        recovers: bool,
     ) -> End:
         """The end for the store to record; if `worker` is given, only if it owns the job.
 
@@ -362,6 +378,11 @@ def _events_of(attempt: Attempt) -> int:
         return 0
 
 
+def _usage(report: Report) -> Usage | None:
+    """What the attempt used, if its worker says so and it can be."""
+    return None if isinstance(report, NotBegunReport) else checked(report.usage)
+
+
 def _ran_s(report: Report) -> float | None:
     """How long the attempt ran, if it ran and its worker says so. A worker may send anything."""
     ran_s = None if isinstance(report, NotBegunReport) else report.ran_s
@@ -398,8 +419,10 @@ class Ends:
         acknowledge: Acknowledge,
         ran: Callable[[str, float], None],
         meter: Meter | None = None,
+        used: Callable[[str, Usage], None] = lambda kind, usage: None,
     ) -> None:
         self._meter = meter
+        self._used = used
         self._ran = ran
         self._decisions = Decisions(environment.settings, environment.random)
         self._commits = commits
@@ -432,6 +455,8 @@ class Ends:
         end = self._decisions.decide(report, sent.claimed, recovers=recovers)
         if isinstance(end, WITH_OUTBOX) or self._meter is not None:
             self._note_run(session, sent, end)
+        if (usage := _usage(report)) is not None:
+            self._used(sent.claimed.kind, usage)
         return end
 
     def record(self, session: Session, ends: Sequence[End]) -> None:

@@ -33,6 +33,7 @@ from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
 from longshore.dispatcher.duties.lost_workers import find_lost
 from longshore.dispatcher.duties.outcomes import find_outcomes, find_replies
+from longshore.dispatcher.duties.peaks import Peaks
 from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
 from longshore.dispatcher.duties.renewal import renew
@@ -119,7 +120,8 @@ class Dispatcher:
         )
         self._link = WorkerLink(gateway_keys)
         self._run_times = RunTimes(store)
-        told = (self._link.acknowledge, self._run_times.ran, meter)
+        self._peaks = Peaks(store)
+        told = (self._link.acknowledge, self._run_times.ran, meter, self._peaks.used)
         self._ends = Ends(here, self._commits, self._alarms, *told)
         lost = counted_losses(meter, on_lost)
         self._losses = Losses(here, lease, self._roster, self._commits, lost)
@@ -190,6 +192,7 @@ class Dispatcher:
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),
             Every(settings.run_times_s, self._run_times.write),
+            Every(settings.run_times_s, self._peaks.write),
             Every(settings.web_poll_s, partial(read_back_proxied, here, roster, self._full)),
             Every(settings.filesets_gc_s, partial(collect_files, store, settings)),
             Every(settings.heartbeat_s, Heartbeats(here, roster).write),

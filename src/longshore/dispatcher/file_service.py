@@ -26,6 +26,9 @@ from longshore.wire import file_messages as f
 
 COLLECTED: Final = 1_000
 """So much one request collects, of manifests and of blobs."""
+LOOKS_PER_AGE: Final = 20
+"""A log may be so much of `archive_logs_s` older than that before it is archived."""
+MOST_PAUSE_S: Final = 3600.0
 
 
 class FileService:
@@ -136,6 +139,15 @@ class FileService:
             reader = Holder(ticket.job, ticket.token)
         return tuple(await self.store.blob_generations(request.blobs, reader))
 
+    async def old_logs(self, request: f.ListOldLogs) -> f.OldLogPage:
+        """Which logs are to be archived; none if that is off."""
+        age_s = self.settings.archive_logs_s
+        if not age_s:
+            return f.OldLogPage()
+        pause_s = min(age_s / LOOKS_PER_AGE, MOST_PAUSE_S)
+        found = await self.store.old_logs(age_s, request.after, max(1, request.most))
+        return f.OldLogPage(found.logs, found.next, pause_s)
+
     async def _holder(self, ticket: str, upload: UUID | None) -> tuple[Holder, int]:
         """Who holds, and how many bytes it may list in a manifest."""
         if ticket:
@@ -190,7 +202,13 @@ async def perform_for_files(service: FileService, request: f.FileRequest | f.Blo
 
 
 async def _perform_for_bytes(
-    service: FileService, request: f.ListDoomed | f.ForgetBlobs | f.BindFolder
+    service: FileService,
+    request: f.ListDoomed
+    | f.ForgetBlobs
+    | f.BindFolder
+    | f.ListOldLogs
+    | f.NoteArchived
+    | f.DropArchived,
 ) -> object:
     """What those ask who hold the bytes."""
     store = service.store
@@ -202,5 +220,11 @@ async def _perform_for_bytes(
             return await store.forget_blobs(request.gone)
         case f.BindFolder():
             return await store.bind_folder(request.folder)
+        case f.ListOldLogs():
+            return await service.old_logs(request)
+        case f.NoteArchived():
+            return await store.note_archived(request.upload, request.archive, request.parts)
+        case f.DropArchived():
+            return await store.drop_archived(request.jobs)
         case _:
             assert_never(request)

@@ -31,18 +31,18 @@ from longshore.core.access import (
     with_submitter,
 )
 from longshore.core.additions import check_addition, naming_job
-from longshore.core.capacity import capacity, declared
+from longshore.core.capacity import capacity, declared, with_peaks
 from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, named
 from longshore.core.keys import within_key
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.limits import check_own_fields, check_submission
-from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
 from longshore.core.why import why
 from longshore.dispatcher.access_service import AccessService
 from longshore.dispatcher.actor_service import ActorService, Caller
 from longshore.dispatcher.file_service import FileService
+from longshore.dispatcher.log_pages import log_page
 from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.run_by import run_by, run_by_shapes
 from longshore.dispatcher.runtime_protocol import Runtime as Runtime
@@ -327,13 +327,7 @@ class Service:
 
     async def logs(self, request: m.ReadLogs) -> LogPage:
         """What a job's attempts said, in order, after a place in the log; of one if it is given."""
-        # The job first: once it has ended, the store has everything that it said.
-        job = await self.job(request.job)
-        attempt, after = request.attempt, request.after
-        most = max(1, min(request.most, MOST_ENTRIES))
-        token = job.token if attempt == job.attempt else None
-        entries = await self._store.logs(job.id, token=token, after=after, most=most)
-        return page(entries, most, job, after, attempt)
+        return await log_page(self._store, await self.job(request.job), request)
 
     async def group(self, ref: UUID | int) -> Group:
         """One group, by its id or its number."""
@@ -361,7 +355,7 @@ class Service:
 
     async def capacity(self) -> Capacity:
         """What the fleet can take."""
-        return capacity(await self.workers())
+        return with_peaks(capacity(await self.workers()), await self._store.peaks())
 
     async def kind(self, kind: str) -> KindInfo | None:
         """What a worker advertises of a kind: of this dispatcher, or alive, or ended lately.

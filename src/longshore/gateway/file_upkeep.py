@@ -1,31 +1,47 @@
-"""What a gateway does for its files beside requests: it proves whose they are, and removes some."""
+"""What a gateway does for its files beside requests.
+
+It proves whose they are, removes those that nothing needs, and archives old logs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import Final
 from uuid import uuid4
 
+from longshore.client.connection import Connection
 from longshore.client.file_requests import FileRequests
 from longshore.errors import LongshoreError
 from longshore.gateway.file_keeping import FileKeeping
+from longshore.gateway.log_archiving import LogArchiver
 
 log = logging.getLogger("longshore.gateway")
 
 RETRY_S: Final = 1.0
-LOOK_S: Final = 60.0
-"""How often a gateway asks which blobs can go."""
 
 
-async def keep_up(keeping: FileKeeping, requests: FileRequests) -> None:
-    """Binds the place of the files to the store, and then removes what is doomed, for ever."""
-    is_bound = False
+async def keep_up(keeping: FileKeeping, connection: Connection) -> None:
+    """Binds the place of the files to the store, and then looks after them, for ever."""
+    requests, archiver = connection.files, LogArchiver(keeping, connection)
+    is_bound, archive_at = False, 0.0
     while True:
         is_bound = is_bound or await _bound(keeping, requests)
         if is_bound:
             await _clean(keeping, requests)
-        await asyncio.sleep(LOOK_S if is_bound else RETRY_S)
+            if monotonic() >= archive_at:
+                archive_at = monotonic() + await _archive(archiver)
+        await asyncio.sleep(keeping.settings.files_look_s if is_bound else RETRY_S)
+
+
+async def _archive(archiver: LogArchiver) -> float:
+    """Archives old logs; answers after how long to look again."""
+    try:
+        return await archiver.archive_all()
+    except LongshoreError as error:
+        log.warning("old logs were not archived: %s", error)
+        return 0.0
 
 
 async def _bound(keeping: FileKeeping, requests: FileRequests) -> bool:

@@ -18,10 +18,12 @@ from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import HISTORY_FIRST, TERMINAL
 from longshore.errors import InvalidInput
 from longshore.gateway.jobs import is_cut
+from longshore.gateway.log_archiving import read_log
 from longshore.gateway.operation import Call, answer
 from longshore.gateway.pace import Pace
 from longshore.gateway.streams import END, Event, Events
 from longshore.model.job import HistoryEntry, Job
+from longshore.model.log import LogPage
 
 _PLACE: Final = re.compile(r"(\d{1,19})-(\d{1,19})")
 Place = tuple[int, int]
@@ -47,7 +49,7 @@ async def show_logs(call: Call) -> Response:
     if last == END:
         return Response(status_code=204)
     after = _place(last or query.after or "0-0")
-    page = await call.connection.logs(ref, attempt=query.attempt, after=after)
+    page = await _page(call, ref, query.attempt, after)
     if not query.follow:
         lines = [jsonable.plain(line) for line in page.lines]
         more = {"next": _text(page.after), "more": page.more}
@@ -61,7 +63,7 @@ async def _log_events(call: Call, ref: Ref, attempt: int | None, after: Place) -
     # A log has no shared look: each of its readers is at another place.
     pace = Pace(call.settings)
     while True:
-        page = await call.connection.logs(ref, attempt=attempt, after=after)
+        page = await _page(call, ref, attempt, after)
         for line in page.lines:
             yield Event("line", jsonable.plain(line), _text((line.token, line.seq)))
         after = page.after
@@ -70,6 +72,11 @@ async def _log_events(call: Call, ref: Ref, attempt: int | None, after: Place) -
             return
         if not page.more:
             await asyncio.sleep(pace.pause_s(is_news=bool(page.lines)))
+
+
+async def _page(call: Call, ref: Ref, attempt: int | None, after: Place) -> LogPage:
+    """A page of a log, also of what lies in the file store."""
+    return await read_log(call.connection, call.gateway.files, ref, attempt, after)
 
 
 def _place(text: str) -> Place:

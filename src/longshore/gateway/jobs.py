@@ -17,6 +17,7 @@ from longshore.client.kind import Terms
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.core.limits import MAX_LABELS
 from longshore.core.tracing import with_trace
+from longshore.core.usage import used_by
 from longshore.errors import (
     Conflict,
     InvalidInput,
@@ -264,6 +265,7 @@ def shown(job: Job) -> dict[str, Any]:
         "args": jsonable.arguments(job),
         "result": jsonable.payload(job.result, raw=raw),
         "history": jsonable.plain(job.history),
+        "used": jsonable.plain(used_by(job)),
     }
 
 

@@ -33,6 +33,7 @@ from longshore.model.group import Group, GroupState, NodeView
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options
 from longshore.model.log import LogLine
 from longshore.model.program import FREE_KINDS
+from longshore.model.usage import Usage
 from longshore.model.worker import QueueView, WorkerInfo, WorkerView
 from longshore.payload.callback_words import CallbackView
 from longshore.wire.messages import DispatcherAnswer
@@ -269,6 +270,7 @@ ShownJob = defstruct(
         ("args", Any),
         ("result", Any),
         ("history", list[HistoryEntry]),
+        ("used", Usage | None),
         ("callbacks", list[CallbackView]),
     ],
     namespace={"__doc__": "A whole job."},

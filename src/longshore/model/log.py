@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from longshore.model.job import JobState, LogKind
+from longshore.model.log_archive import LogPart
 
 STDOUT = "stdout"
 STDERR = "stderr"
@@ -61,7 +62,8 @@ class LogPage(Struct, frozen=True, kw_only=True):
     """Some of a job's log, in order. Ask for the next page with this page's `after`.
 
     `state` and `attempt` are the job's, read before its log. So if the job had ended and there is
-    no `more`, the log is complete.
+    no `more`, the log is complete. `archived` are the parts in the file store that end after the
+    place that was asked for. They come before `lines`.
     """
 
     lines: tuple[LogLine, ...]
@@ -69,6 +71,7 @@ class LogPage(Struct, frozen=True, kw_only=True):
     more: bool
     state: JobState
     attempt: int
+    archived: tuple[LogPart, ...] = ()
 
 
 class LogLimits(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from longshore.model.usage import Usage
+
 COMMAND_KIND: Final = "longshore.command"
 CONTAINER_KIND: Final = "longshore.container"
 FREE_KINDS: Final = frozenset({COMMAND_KIND, CONTAINER_KIND})
@@ -19,6 +21,9 @@ FREE_KINDS: Final = frozenset({COMMAND_KIND, CONTAINER_KIND})
 
 CHECKPOINT_CODE: Final = 85
 """A program that exits with this code asks to go on later, with the files that it saved."""
+
+JOB_VARIABLE: Final = "LONGSHORE_JOB"
+"""The id of its job, in the environment of a program."""
 
 PROGRAM_VARIABLES: Final = tuple(
     f"LONGSHORE_{word}"
@@ -176,7 +181,7 @@ class ProgramEnd(Struct, frozen=True, omit_defaults=True):
     number: int | None = None
     words: str = ""
     """What happened, as the rest of a sentence: "exited with code 3"."""
-    peak_memory_bytes: int | None = None
+    usage: Usage | None = None
 
     @property
     def is_success(self) -> bool:

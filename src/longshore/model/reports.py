@@ -15,6 +15,7 @@ from longshore.model.attempt import AttemptKey
 from longshore.model.fileset import NewVersion
 from longshore.model.group import Condition, GroupPart
 from longshore.model.job import JobError, Reason, Submission
+from longshore.model.usage import Usage
 
 UNEXPLAINED: Final = JobError(Reason.RAISED, "the worker gave no reason")
 
@@ -76,6 +77,8 @@ class _Report(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind
 class _Ran(_Report, frozen=True, gc=False, kw_only=True):
     ran_s: float | None = None
     """How long the attempt ran, if its worker says so."""
+    usage: Usage | None = None
+    """What it used, if it was measured."""
 
 
 class SuccessReport(_Ran, frozen=True, gc=False, tag="succeeded"):

@@ -13,6 +13,7 @@ from msgspec import Struct
 from longshore.model.attempt import Attempt
 from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, RetryPolicy
+from longshore.model.usage import Peak
 
 
 class Pool(StrEnum):
@@ -141,6 +142,8 @@ class MachineInfo(Struct, frozen=True, omit_defaults=True):
     """What its cloud calls it, or its operator."""
     private_ip: str = ""
     public_ip: str = ""
+    url: str = ""
+    """Where it answers HTTP, if it is a gateway."""
 
 
 class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -286,6 +289,10 @@ class KindCapacity(Struct, frozen=True, kw_only=True):
     busy: int
     free: int
     running: int
+    resources: str = ""
+    """What its jobs ask for, unless a submit says otherwise."""
+    peak: Peak | None = None
+    """What they really used at most, if they are programs."""
 
 
 class Capacity(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from longshore.model.fileset import (
     PinVerdict,
     StoredBlob,
 )
+from longshore.model.log_archive import LogPart, NewLogPart, OldLogs
 
 
 class FileStore(Protocol):
@@ -133,3 +134,31 @@ class FileStore(Protocol):
 
         So two machines with a folder each cannot both serve theirs.
         """
+
+    # logs in the file store
+
+    async def old_logs(self, older_than_s: float, after: bytes, most: int) -> OldLogs:
+        """Logs to archive: of jobs that ended so long ago, among the next `most` with a log.
+
+        `after` is the `next` of the look before. Turns of actors go with their actors, and are
+        left out. A log that is archived, but not dropped yet, counts too.
+        """
+
+    async def note_archived(
+        self, upload: UUID, archive: bytes, parts: Sequence[NewLogPart]
+    ) -> Sequence[UUID]:
+        """Parts of logs lie in an archive that an upload has sealed; answers of which jobs.
+
+        A part counts only if it begins where the part before it ended, so that a repeat, or another
+        gateway that archived the same, changes nothing. The archive stays while one of the jobs
+        does.
+        """
+
+    async def drop_archived(self, jobs: Sequence[UUID]) -> int:
+        """Removes the entries of these jobs that are noted as archived; answers how many.
+
+        The last step and the last progress of the last attempt stay.
+        """
+
+    async def log_parts(self, job: UUID) -> Sequence[LogPart]:
+        """Which lines of a job lie in the file store, and where, in order."""

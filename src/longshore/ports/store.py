@@ -35,6 +35,7 @@ from longshore.model.upkeep import Promoted as Promoted
 from longshore.model.upkeep import Settled as Settled
 from longshore.model.upkeep import Tended as Tended
 from longshore.model.upkeep import Told as Told
+from longshore.model.usage import Peak
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -198,6 +199,16 @@ class Store(GroupStore, ActorStore, AccessStore, WebStore, FileStore, Protocol):
 
     async def run_times(self, kinds: Sequence[str]) -> list[RunTime]:
         """How long jobs of these kinds run, by kind, where that is known."""
+
+    async def note_peaks(self, peaks: Sequence[Peak]) -> None:
+        """Attempts of these kinds, each named once, used so much (`core.usage`).
+
+        If it is repeated, only their number is wrong. Kinds without a measured attempt for
+        `core.usage.KEPT_S` are forgotten.
+        """
+
+    async def peaks(self) -> list[Peak]:
+        """The most that attempts of each kind used lately."""
 
     # what is over
     async def prune(

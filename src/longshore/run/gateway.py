@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 from msgspec import structs
@@ -38,7 +39,7 @@ from longshore.gateway.server import serve
 from longshore.gateway.web_workers import WebWorkers
 from longshore.links.descriptors import raise_limit
 from longshore.model.callback import CALLBACK_QUEUE
-from longshore.model.worker import Pool, Stats
+from longshore.model.worker import MachineInfo, Pool, Stats
 from longshore.run import machine
 from longshore.run.http import bind, needs_token, own_host, url_of
 from longshore.run.ready import Announce, Ready
@@ -67,7 +68,7 @@ async def run_gateway(config: Config, announce: Announce, descriptor: int | None
         stop, url = asyncio.Event(), url_of(listening, settings)
         asked = ", ".join(config.client_addresses())
         ready = Ready(f"{url}, dispatchers {asked}", {"http": url})
-        working = _working(config, connection, _allowed(config, listening))
+        working = _working(config, connection, _allowed(config, listening), _told_url(url))
         keeping = _files(config, connection)
         async with connection, working as (stop_own, web), keeping as files:
 
@@ -98,7 +99,7 @@ async def _files(config: Config, connection: Connection) -> AsyncIterator[FileKe
     place = await asyncio.to_thread(place_of, settings.files, Path(staging))
     keeping = FileKeeping(Blobs(place), settings)
     keeping.why_not = "the gateway has just started; try again"
-    upkeep = asyncio.create_task(keep_up(keeping, connection.files))
+    upkeep = asyncio.create_task(keep_up(keeping, connection))
     try:
         yield keeping
     finally:
@@ -126,7 +127,7 @@ def _allowed(config: Config, listening: socket.socket) -> Allowed:
 
 @asynccontextmanager
 async def _working(
-    config: Config, connection: Connection, allowed: Allowed
+    config: Config, connection: Connection, allowed: Allowed, url: str
 ) -> AsyncIterator[tuple[Callable[[], None], WebWorkers | None]]:
     """The gateway's own worker, and the web workers that it attends, while they work.
 
@@ -142,7 +143,7 @@ async def _working(
     dialler = Dialler.of(config)
     backend = Backend(config.gateway_addresses(), dialler.connect)
     async with attending(config, connection.web, backend, allowed) as web:
-        own = OwnWorker(lambda: _worker(config, backend, allowed, web))
+        own = OwnWorker(lambda: _worker(config, backend, allowed, web, url))
         working = asyncio.create_task(own.run())
         try:
             yield own.stop, web
@@ -154,7 +155,17 @@ async def _working(
     dialler.close()
 
 
-def _worker(config: Config, backend: Backend, allowed: Allowed, web: WebWorkers) -> Worker:
+def _told_url(url: str) -> str:
+    """The address of a gateway as clients of the fleet find it: any address is its host's name."""
+    parts = urlsplit(url)
+    if parts.hostname not in ("0.0.0.0", "::"):
+        return url
+    return f"{parts.scheme}://{socket.gethostname()}:{parts.port}"
+
+
+def _worker(
+    config: Config, backend: Backend, allowed: Allowed, web: WebWorkers, url: str
+) -> Worker:
     clock = machine.SystemClock()
     return Worker(
         Identity(
@@ -164,6 +175,7 @@ def _worker(config: Config, backend: Backend, allowed: Allowed, web: WebWorkers)
             process=machine.process_mark(),
             queues=(CALLBACK_QUEUE,),
             gateway=True,
+            machine=MachineInfo(url=url),
         ),
         structs.replace(config.worker, drain_s=config.gateway.http_drain_s),
         backend.addresses,

@@ -363,6 +363,8 @@ _EMPTY_ALL = "; ".join(
         "dispatcher",
         "heartbeat",
         "run_time",
+        "peak",
+        "log_part",
         "access_token",
         "audit",
         "worker",

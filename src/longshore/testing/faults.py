@@ -64,6 +64,7 @@ from longshore.model.job import (
 from longshore.model.log import KeptEntry
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.run_time import RunTime
+from longshore.model.usage import Peak
 from longshore.model.web_worker import (
     WebAttendance,
     WebNote,
@@ -430,6 +431,12 @@ class FaultyStore(FaultyAccess, FaultyFiles):
 
     async def note_runs(self, times: Sequence[RunTime]) -> None:
         return await self._call("note_runs", lambda: self.store.note_runs(times))
+
+    async def note_peaks(self, peaks: Sequence[Peak]) -> None:
+        await self._call("note_peaks", lambda: self.store.note_peaks(peaks))
+
+    async def peaks(self) -> list[Peak]:
+        return await self._call("peaks", self.store.peaks)
 
     async def run_times(self, kinds: Sequence[str]) -> list[RunTime]:
         return await self._call("run_times", lambda: self.store.run_times(kinds))

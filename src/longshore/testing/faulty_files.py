@@ -18,6 +18,7 @@ from longshore.model.fileset import (
     PinVerdict,
     StoredBlob,
 )
+from longshore.model.log_archive import LogPart, NewLogPart, OldLogs
 from longshore.ports import Store
 
 Answer = TypeVar("Answer")
@@ -115,3 +116,19 @@ class FaultyFiles:
 
     async def bind_folder(self, folder: str) -> str:
         return await self._call("bind_folder", lambda: self.store.bind_folder(folder))
+
+    async def old_logs(self, older_than_s: float, after: bytes, most: int) -> OldLogs:
+        return await self._call("old_logs", lambda: self.store.old_logs(older_than_s, after, most))
+
+    async def note_archived(
+        self, upload: UUID, archive: bytes, parts: Sequence[NewLogPart]
+    ) -> Sequence[UUID]:
+        return await self._call(
+            "note_archived", lambda: self.store.note_archived(upload, archive, parts)
+        )
+
+    async def drop_archived(self, jobs: Sequence[UUID]) -> int:
+        return await self._call("drop_archived", lambda: self.store.drop_archived(jobs))
+
+    async def log_parts(self, job: UUID) -> Sequence[LogPart]:
+        return await self._call("log_parts", lambda: self.store.log_parts(job))

@@ -69,6 +69,8 @@ from longshore.store.rows import (
 from longshore.testing.memory_access import MemoryAccess
 from longshore.testing.memory_actors import MemoryActors
 from longshore.testing.memory_checkpoints import MemoryCheckpoints
+from longshore.testing.memory_log_archives import MemoryLogArchives
+from longshore.testing.memory_peaks import MemoryPeaks
 from longshore.testing.memory_rows import JobRow, new_row
 from longshore.testing.memory_runs import MemoryNewRuns
 from longshore.testing.memory_web import MemoryWebWorkers
@@ -76,7 +78,15 @@ from longshore.testing.memory_web import MemoryWebWorkers
 MAX_SWEPT = 1000
 
 
-class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, MemoryCheckpoints):
+class MemoryStore(
+    MemoryAccess,
+    MemoryActors,
+    MemoryNewRuns,
+    MemoryWebWorkers,
+    MemoryCheckpoints,
+    MemoryLogArchives,
+    MemoryPeaks,
+):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
     is_serial = False
@@ -550,6 +560,7 @@ class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, M
             self._emptied[row.lane.hash] = row.lane
             del self._jobs[row.job.id]
             self._logs = {key: said for key, said in self._logs.items() if key[0] != row.job.id}
+            self._files.forget_logs([row.job.id])
         removed = dict(Counter(row.state for row in gone))
         return Pruned(removed, walk.up_to, walk.over or len(later) <= most)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import count
 from uuid import UUID
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from longshore.model.checkpoint import Checkpoint
 from longshore.model.fileset import BlobRef, BlobState, FilesetVersion, Holder, Needed, NewVersion
+from longshore.model.log_archive import LogPart
 
 
 class BlobRow(Struct):
@@ -53,12 +55,20 @@ class FileRows:
         self.checkpoints: dict[UUID, CheckpointRow] = {}
         self.generations = count(1)
         self.folder = ""
+        self.log_parts: dict[UUID, list[LogPart]] = {}
 
     def needs(self, manifest: bytes) -> bool:
-        """Whether a version, a checkpoint or a pin leads to a manifest."""
+        """Whether a version, a checkpoint, a pin or the log of a job leads to a manifest."""
         made = any(one.manifest == manifest for one in self.versions.values())
         saved = any(one.kept.manifest == manifest for one in self.checkpoints.values())
-        return made or saved or bool(self.manifests[manifest].pins)
+        parts = (part for parts in self.log_parts.values() for part in parts)
+        archived = any(part.archive == manifest for part in parts)
+        return made or saved or archived or bool(self.manifests[manifest].pins)
+
+    def forget_logs(self, jobs: Iterable[UUID]) -> None:
+        """Jobs are removed: no archive holds their logs any more."""
+        for job in jobs:
+            self.log_parts.pop(job, None)
 
     def lists(self, blob: bytes) -> bool:
         """Whether a manifest lists a blob."""

@@ -386,6 +386,7 @@ class MemoryGroups(MemoryAdditions):
         for row in [self._jobs.pop(id) for id in ids]:
             self._emptied[row.lane.hash] = row.lane
         self._logs = {key: said for key, said in self._logs.items() if key[0] not in ids}
+        self._files.forget_logs(ids)
         if not group.jobs:
             del self._groups[group.head.id]
         return len(ids)

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from longshore.core.dependencies import Waiting
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.core.usage import Period
 from longshore.core.why import Facts, HeldBack
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.depth import LaneDepth
@@ -54,6 +55,7 @@ class MemoryReads:
         self._tokens = count(1)
         self._watchers: list[_Watcher] = []
         self._run_times: dict[str, tuple[RunTime, datetime]] = {}
+        self._peaks: dict[str, tuple[Period, Period, datetime]] = {}
         self._groups: dict[UUID, GroupRow] = {}
         self._actors: dict[tuple[str, str], ActorRow] = {}
         self._receipts: dict[UUID, Receipt] = {}

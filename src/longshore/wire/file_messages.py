@@ -23,6 +23,7 @@ from longshore.model.fileset import (
     PinVerdict,
     StoredBlob,
 )
+from longshore.model.log_archive import NewLogPart, OldLog
 from longshore.wire.actor_messages import Numbered
 
 MAX_PINNED: Final = 1_000
@@ -157,6 +158,38 @@ class BindFolder(Numbered, frozen=True):
     folder: str
 
 
+class ListOldLogs(Numbered, frozen=True, omit_defaults=True):
+    """Which logs are to be archived, among the next `most` jobs that have a log."""
+
+    after: bytes = b""
+    most: int = 500
+
+
+class NoteArchived(Numbered, frozen=True):
+    """Parts of logs lie in an archive that an upload has sealed; answers of which jobs."""
+
+    upload: UUID
+    archive: bytes
+    parts: tuple[NewLogPart, ...]
+
+
+class DropArchived(Numbered, frozen=True):
+    """Remove the entries of these jobs that are noted as archived; answers how many."""
+
+    jobs: tuple[UUID, ...]
+
+
+class OldLogPage(Struct, frozen=True, omit_defaults=True):
+    """Logs to archive. The next page begins at `next`; if that is empty, this is the last.
+
+    Then it is worth a look again after `pause_s`.
+    """
+
+    logs: tuple[OldLog, ...] = ()
+    next: bytes = b""
+    pause_s: float = 0.0
+
+
 class Pinned(Struct, frozen=True, omit_defaults=True):
     """What came of a pin, and which blobs are to be uploaded, under which generations."""
 
@@ -179,6 +212,9 @@ BlobRequest = (
     | ListDoomed
     | ForgetBlobs
     | BindFolder
+    | ListOldLogs
+    | NoteArchived
+    | DropArchived
 )
 
 FILE_ANSWERS: Final[dict[type, Any]] = {
@@ -199,4 +235,7 @@ FILE_ANSWERS: Final[dict[type, Any]] = {
     ListDoomed: tuple[StoredBlob, ...],
     ForgetBlobs: int,
     BindFolder: str,
+    ListOldLogs: OldLogPage,
+    NoteArchived: tuple[UUID, ...],
+    DropArchived: int,
 }

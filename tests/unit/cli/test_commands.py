@@ -491,7 +491,7 @@ def test_job_as_json_has_every_field(dispatcher: ScriptedDispatcher, capsys: Cap
     printed = json.loads(capsys.readouterr().out)
     wanted = {*Job.__struct_fields__, *Options.__struct_fields__} - {"options"}
     of_its_group = {"key", "after", "on", "dependents", "taken_from"}
-    assert printed.keys() == wanted | {"worker_name", "callbacks", "steps"} | of_its_group
+    assert printed.keys() == wanted | {"worker_name", "callbacks", "steps", "used"} | of_its_group
     assert (printed["args"], printed["result"]) == ({"file": "a.png"}, [1, 2])
     assert printed["retry"]["attempts"] == 1
     assert printed["history"][0]["at"] == "2026-01-31T12:00:00.000000Z"

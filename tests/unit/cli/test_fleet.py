@@ -11,8 +11,9 @@ import pytest
 from msgspec import structs
 from tests.unit.cli.conftest import ScriptedDispatcher
 
-from longshore.core.capacity import capacity
-from longshore.model.worker import DrainVerdict, KindInfo, Pool, WorkerInfo, WorkerView
+from longshore.core.capacity import capacity, with_peaks
+from longshore.model.usage import Peak
+from longshore.model.worker import DrainVerdict, KindInfo, KindTerms, Pool, WorkerInfo, WorkerView
 from longshore.wire import messages as m
 
 AT = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -82,6 +83,39 @@ def test_workers_that_are_gone_are_counted_and_listed_only_on_request(
     assert (len(shown.out.splitlines()), shown.err) == (2 + gone, "")
     assert dispatcher.run("workers", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)) == 1 + gone
+
+
+def test_gateways_are_listed_only_on_request(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    info = structs.replace(VIEW.info, name="gateway-h:7", gateway=True)
+    own = structs.replace(VIEW, info=info)
+    dispatcher.answers[m.ListWorkers] = (VIEW, own, structs.replace(own, alive=False))
+    dispatcher.answers[m.ListDispatchers] = (DISPATCHER,)
+    assert dispatcher.run("workers") == 0
+    shown = capsys.readouterr()
+    assert ("gateway-h:7" in shown.out, shown.err) == (False, "")
+    assert dispatcher.run("workers", "--all") == 0
+    assert capsys.readouterr().out.count("gateway-h:7") == 2
+
+
+def test_capacity_shows_what_kinds_ask_for_beside_what_they_used(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    terms = KindTerms(resources="memory=64m")
+    info = structs.replace(VIEW.info, kinds={**VIEW.info.kinds, "a": KindInfo(terms=terms)})
+    found = capacity([structs.replace(VIEW, info=info)])
+    peak = Peak("a", 3, 50 * 1024**2, 1.25)
+    dispatcher.answers[m.ShowCapacity] = with_peaks(found, [peak])
+    assert dispatcher.run("capacity") == 0
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert "ASKS FOR" in head
+    assert "memory 64 MiB" in first
+    assert "memory 50 MiB, cpu 1.25 s" in first
+    assert "MiB" not in second
+    assert dispatcher.run("capacity", "--json") == 0
+    kinds = json.loads(capsys.readouterr().out)["kinds"]
+    assert [one["peak"] and one["peak"]["memory_bytes"] for one in kinds] == [50 * 1024**2, None]
 
 
 def test_workers_that_hold_jobs_ahead_say_how_many_of_them_run(
@@ -217,4 +251,6 @@ def test_capacity_as_json_is_by_kind(dispatcher: ScriptedDispatcher, capsys: Cap
         "busy": 2,
         "free": 98,
         "running": 2,
+        "resources": "",
+        "peak": None,
     }

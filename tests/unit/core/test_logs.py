@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from longshore.core.logs import MOST_PAGE_BYTES, page, shown
 from longshore.model.job import Job, JobState, LogKind, Options
 from longshore.model.log import KeptEntry, Line, as_text, pack_line
+from longshore.model.log_archive import LogPart
 from longshore.testing.builders import new_id
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -100,3 +101,34 @@ def test_plain_text_of_other_workers_and_steps_are_shown_progress_is_not() -> No
 def test_bytes_that_are_no_text_show_as_escapes() -> None:
     for data in (b"a\xffb", b"\xe2\x82", b"\xed\xa0\x80", "\N{SNOWMAN}".encode() + b"\x80"):
         assert as_text(data) == data.decode("utf-8", "backslashreplace")
+
+
+def a_part(token: int, seq: int) -> LogPart:
+    return LogPart(
+        up_to=(token, seq),
+        lines=seq,
+        archive=b"a" * 32,
+        generation=1,
+        start=0,
+        size=9,
+        archived_at=AT,
+    )
+
+
+def test_entries_that_are_archived_too_are_not_shown_twice() -> None:
+    entries = [text(5, 1, 1), text(5, 2, 1), text(5, 3, 1)]
+    parts = [a_part(5, 1), a_part(5, 2)]
+    found = page(entries, 10, a_job(1, 5), (0, 0), None, parts)
+    assert [line.text for line in found.lines] == ["5.3"]
+    assert found.archived == tuple(parts)
+    assert (found.after, found.more) == ((5, 3), False)
+    later = page(entries[1:], 10, a_job(1, 5), (5, 1), None, parts)
+    assert (later.archived, len(later.lines)) == ((parts[1],), 1)
+
+
+def test_a_page_of_archived_entries_alone_goes_on_behind_the_archive() -> None:
+    entries = [text(5, 1, 1), text(5, 2, 1)]
+    found = page(entries, 2, a_job(1, 5), (0, 0), None, [a_part(5, 9)])
+    assert (found.lines, found.after, found.more) == ((), (5, 9), True)
+    gone = page([], 2, a_job(1, 5), (0, 0), None, [a_part(5, 9)])
+    assert (gone.lines, gone.after, gone.more) == ((), (5, 9), False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 from rich.text import Text
@@ -81,7 +81,8 @@ def filesets() -> None:
 
     A fileset is a named set of files. Each push makes a new version of it, which never changes.
     NAME is the newest version, NAME@3 is the third. These commands ask a gateway: the one of
-    --connect, of `files_url`, or http://127.0.0.1:7700.
+    --connect, or of `files_url`, or one that the dispatchers of --connect know; otherwise
+    http://127.0.0.1:7700.
     """
 
 
@@ -310,28 +311,48 @@ def remove_versions(
 ) -> None:
     """Remove versions, except those that a live job has as its input.
 
+    With --keep it says which versions it left for that reason.
+
     Their bytes go later, when no version needs them: see `longshore filesets gc`.
     """
     if any((version is None) != (keep is not None) for _, version in refs):
         raise InvalidInput("name versions, like data@3; or filesets, with --keep N")
 
-    async def remove(files: Files) -> tuple[list[str], list[LongshoreError]]:
-        removed, refused = [], []
-        for name, version in refs:
-            numbers = [version] if version is not None else await _older(files, name, keep or 0)
-            for number in numbers:
-                answer = await files.client.remove(name, number)
-                removed += [f"{name}@{one}" for one in answer.removed]
-                if version is not None and not answer.removed:
-                    refused.append(await _why_not_removed(files, name, version))
-        return removed, refused
+    gone = _ask(context, lambda files: _remove(files, refs, keep))
+    if gone.removed or gone.left or not gone.refused:
+        words = f"removed {', '.join(gone.removed)}" if gone.removed else "removed nothing"
+        if gone.left:
+            words += f"; left {', '.join(gone.left)}: jobs that have not ended have them as inputs"
+        print_answer(as_json, {"removed": gone.removed, "left": gone.left}, words)
+    if gone.refused:
+        raise gone.refused[0]
 
-    removed, refused = _ask(context, remove)
-    if removed or not refused:
-        words = f"removed {', '.join(removed)}" if removed else "removed nothing"
-        print_answer(as_json, {"removed": removed}, words)
-    if refused:
-        raise refused[0]
+
+class _Removal(NamedTuple):
+    """What became of versions: those removed, those left in use, and why others were not."""
+
+    removed: list[str]
+    left: list[str]
+    refused: list[LongshoreError]
+
+
+async def _remove(
+    files: Files, refs: tuple[tuple[str, int | None], ...], keep: int | None
+) -> _Removal:
+    gone = _Removal([], [], [])
+    for name, version in refs:
+        numbers = [version] if version is not None else await _older(files, name, keep or 0)
+        for number in numbers:
+            answer = await files.client.remove(name, number)
+            gone.removed.extend(f"{name}@{one}" for one in answer.removed)
+            if answer.removed:
+                continue
+            why = await _why_not_removed(files, name, number)
+            if version is not None:
+                gone.refused.append(why)
+            elif isinstance(why, WrongState):
+                gone.left.append(f"{name}@{number}")
+    return gone
 
 
 async def _why_not_removed(files: Files, name: str, number: int) -> LongshoreError:

@@ -56,17 +56,19 @@ _Seen = tuple[tuple[WorkerView, ...], tuple[DispatcherAnswer, ...]]
 @click.argument("names", nargs=-1, metavar="[WORKER…]", shell_complete=completing.workers)
 @click.option(
     "--all",
-    "with_gone",
+    "with_all",
     is_flag=True,
-    help="Show workers that are gone too; the JSON always has them.",
+    help="Show gateways, and workers that are gone, too; the JSON always has them.",
 )
 @format_option("Show all workers as that system's documents, in JSON.")
 @watch_options
 @client_options
 def list_workers(
-    context: click.Context, /, action: str, names: tuple[str, ...], with_gone: bool, **given: Any
+    context: click.Context, /, action: str, names: tuple[str, ...], with_all: bool, **given: Any
 ) -> int:
     """List the workers, or drain some.
+
+    Gateways are workers, too: they send callbacks. --all shows them.
 
     A drained worker takes no more jobs, finishes those it runs and leaves. Jobs that run longer
     than drain_s it hands back. WORKER is its id, the beginning of its id, or its name.
@@ -82,8 +84,8 @@ def list_workers(
         Shown(
             _look,
             lambda seen: [jsonable.worker(view) for view in seen[0]],
-            lambda seen: _workers_view(seen, with_gone),
-            remark=lambda seen: "" if with_gone else _hidden(seen),
+            lambda seen: _workers_view(seen, with_all),
+            remark=lambda seen: "" if with_all else _hidden(seen),
         ),
     )
     return 0
@@ -94,15 +96,15 @@ async def _look(connection: Connection) -> _Seen:
 
 
 def _hidden(seen: _Seen) -> str:
-    gone = sum(not worker.alive for worker in seen[0])
+    gone = sum(not (worker.alive or worker.info.gateway) for worker in seen[0])
     if not gone:
         return ""
     are = "worker is" if gone == 1 else "workers are"
     return f"{gone} {are} gone; `longshore workers --all` shows them too"
 
 
-def _workers_view(seen: _Seen, with_gone: bool) -> View:
-    workers = [worker for worker in seen[0] if worker.alive or with_gone]
+def _workers_view(seen: _Seen, with_all: bool) -> View:
+    workers = [one for one in seen[0] if with_all or (one.alive and not one.info.gateway)]
     names = {one.id: one.name for one in seen[1]}
     return View(
         [workers_table(workers, names)],

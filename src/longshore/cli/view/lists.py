@@ -24,8 +24,10 @@ from longshore.cli.view.show import (
     time,
     took,
 )
+from longshore.cli.view.usage import usage_words
 from longshore.client import jsonable
 from longshore.core.capacity import pool_ahead, pool_busy, pool_slots, pools_of
+from longshore.core.resources import in_words
 from longshore.model.job import DEFAULT_QUEUE, Job, JobError, JobState
 from longshore.model.worker import (
     Capacity,
@@ -42,6 +44,7 @@ _LEAST_OF_A_UNIT = 2
 _JOB = ("number", "state", "kind", "queue", "attempt")
 _OF_GROUPS = {JobState.WAITING, JobState.DEPENDENCY_FAILED, JobState.SKIPPED}
 """The states of which a list of queues has a column only if a job is in them."""
+_NEEDS = ("asks for", "used at most")
 _CAPACITY = ("pool", "workers", "slots", "busy", "free")
 
 
@@ -232,13 +235,22 @@ def capacity_view(found: Capacity) -> View:
 
 
 def _kinds_table(capacity: Capacity) -> Table:
-    """How much each kind can take; kinds with equal numbers share a row."""
+    """How much each kind can take; kinds with equal numbers share a row.
+
+    If a kind asks for resources, or was measured, it says what it asks for and what it used most.
+    """
     alike: dict[tuple[str, ...], list[str]] = {}
     for one in capacity.kinds:
-        alike.setdefault(_numbers(one), []).append(one.kind)
-    rows = [(*numbers, ", ".join(kinds)) for numbers, kinds in alike.items()]
-    columns = (*_CAPACITY, "kinds")
-    return Table(columns, rows, frozenset(_CAPACITY[1:]), wrapped=frozenset({"kinds"}))
+        alike.setdefault((*_numbers(one), *_needs(one)), []).append(one.kind)
+    rows = [(*row, ", ".join(kinds)) for row, kinds in alike.items()]
+    needs = _NEEDS if any(any(_needs(one)) for one in capacity.kinds) else ()
+    shown = [row if needs else (*row[: len(_CAPACITY)], row[-1]) for row in rows]
+    columns = (*_CAPACITY, *needs, "kinds")
+    return Table(columns, shown, frozenset(_CAPACITY[1:]), wrapped=frozenset({"kinds"}))
+
+
+def _needs(one: KindCapacity) -> tuple[str, str]:
+    return in_words(one.resources), usage_words(one.peak)
 
 
 def _pools_table(capacity: Capacity) -> Table:

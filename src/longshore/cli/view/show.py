@@ -23,11 +23,13 @@ from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from longshore.cli.view.usage import usage_words
 from longshore.client import jsonable
 from longshore.core.group_words import shown_state
 from longshore.core.outcomes import OF_PROGRAMS
 from longshore.core.resources import in_words, split
 from longshore.core.text import visible, visible_json
+from longshore.core.usage import used_by
 from longshore.model.job import Ended, Job, JobError, JobState, Progress, Reason
 from longshore.model.log import LOGGED, LogLine
 from longshore.payload import callback_words
@@ -477,6 +479,7 @@ def _job_lines(
         ("queue", job.queue),
         ("target", split(job.target)[0]),
         ("resources", in_words(job.options.resources)),
+        ("used", usage_words(used_by(job))),
         ("priority", str(job.priority)),
         ("labels", ", ".join(job.options.labels)),
         ("unique key", job.unique_key or ""),

@@ -225,7 +225,8 @@ ORDER BY at LIMIT 1 FOR UPDATE SKIP LOCKED
 IS_NEEDED: Final = """
 SELECT EXISTS (SELECT FROM longshore.fileset_version WHERE manifest = $1)
     OR EXISTS (SELECT FROM longshore.manifest_pin WHERE manifest = $1)
-    OR EXISTS (SELECT FROM longshore.checkpoint WHERE manifest = $1) AS needed
+    OR EXISTS (SELECT FROM longshore.checkpoint WHERE manifest = $1)
+    OR EXISTS (SELECT FROM longshore.log_part WHERE archive = $1) AS needed
 """
 KEEP_MANIFEST: Final = "UPDATE longshore.manifest SET loose = false WHERE sha256 = $1"
 UNLIST: Final = """
@@ -285,6 +286,7 @@ WHERE b.state <> {_MISSING} AND NOT EXISTS (
         EXISTS (SELECT FROM longshore.fileset_version AS v WHERE v.manifest = m.manifest)
         OR EXISTS (SELECT FROM longshore.manifest_pin AS p WHERE p.manifest = m.manifest)
         OR EXISTS (SELECT FROM longshore.checkpoint AS c WHERE c.manifest = m.manifest)
+        OR EXISTS (SELECT FROM longshore.log_part AS l WHERE l.archive = m.manifest)
     )
 )
 """

@@ -66,6 +66,18 @@ logs AS (
 ),
 inputs AS (
     DELETE FROM longshore.job_input WHERE job = ANY($1::uuid[])
+),
+parts AS (
+    DELETE FROM longshore.log_part WHERE job = ANY($1::uuid[]) RETURNING archive
+),
+-- In one order, as who pins a manifest locks it.
+archives AS (
+    SELECT sha256 FROM longshore.manifest WHERE sha256 = ANY (ARRAY(SELECT archive FROM parts))
+    ORDER BY sha256 FOR UPDATE
+),
+loosened AS (
+    UPDATE longshore.manifest SET loose = true
+    WHERE sha256 = ANY (ARRAY(SELECT sha256 FROM archives))
 )
 DELETE FROM longshore.job WHERE id = ANY($1::uuid[])
 """

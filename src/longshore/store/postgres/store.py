@@ -31,7 +31,9 @@ from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
+from longshore.store.postgres.log_archives import PostgresLogArchives
 from longshore.store.postgres.new_run import PostgresNewRuns
+from longshore.store.postgres.peaks import PostgresPeaks
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
@@ -67,8 +69,10 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 class PostgresStore(
     PostgresAccess,
     PostgresFiles,
+    PostgresLogArchives,
     PostgresPruning,
     PostgresRunTimes,
+    PostgresPeaks,
     PostgresDeliveries,
     PostgresGroupUpkeep,
     PostgresNewRuns,

@@ -80,7 +80,8 @@ def _forget(tx: Transaction, manifest: bytes, most: int) -> int:
     needed = tx.execute(
         """SELECT EXISTS (SELECT 1 FROM fileset_version WHERE manifest = ?1)
             OR EXISTS (SELECT 1 FROM manifest_pin WHERE manifest = ?1)
-            OR EXISTS (SELECT 1 FROM checkpoint WHERE manifest = ?1)""",
+            OR EXISTS (SELECT 1 FROM checkpoint WHERE manifest = ?1)
+            OR EXISTS (SELECT 1 FROM log_part WHERE archive = ?1)""",
         (manifest,),
     ).fetchone()[0]
     if needed:
@@ -146,6 +147,7 @@ def unused_bytes(tx: Snapshot) -> tuple[int, int]:
                 EXISTS (SELECT 1 FROM fileset_version AS v WHERE v.manifest = m.manifest)
                 OR EXISTS (SELECT 1 FROM manifest_pin AS p WHERE p.manifest = m.manifest)
                 OR EXISTS (SELECT 1 FROM checkpoint AS c WHERE c.manifest = m.manifest)
+                OR EXISTS (SELECT 1 FROM log_part AS l WHERE l.archive = m.manifest)
             )
         )"""
     ).fetchone()

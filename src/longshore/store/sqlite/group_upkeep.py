@@ -29,7 +29,7 @@ from longshore.model.finding import Finding
 from longshore.model.group import ENDED_GROUPS, Condition, GroupProgress, GroupState
 from longshore.model.retention import GroupsPruned, Retention
 from longshore.store.rows import ABANDONED, LARGEST_INT
-from longshore.store.sqlite.prune import DROP_INPUTS, DROP_JOBS, DROP_LOGS
+from longshore.store.sqlite.prune import DROP_INPUTS, DROP_JOBS, drop_logs
 from longshore.store.sqlite.reopening import COUNT_SCOPES, node_rows
 from longshore.store.sqlite.settling import COUNT_DOWN, UNSETTLED
 from longshore.store.sqlite.sql import Bulk, Row
@@ -145,7 +145,8 @@ def _drop(tx: Transaction, rows: Sequence[tuple[int, int, int, str]]) -> None:
     for _, _, lane, state in rows:
         tx.count(lane, state, None)
     numbers: list[Row] = [(number,) for _, number, _, _ in rows]
-    for bulk in (_DROP_UNSETTLED, _DROP_NODES, DROP_LOGS, DROP_INPUTS, DROP_JOBS):
+    drop_logs(tx, numbers)
+    for bulk in (_DROP_UNSETTLED, _DROP_NODES, DROP_INPUTS, DROP_JOBS):
         bulk.run(tx.connection, numbers)
 
 

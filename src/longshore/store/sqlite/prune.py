@@ -17,6 +17,7 @@ from longshore.core.retention import Seen, Walk
 from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
 from longshore.store.rows import LARGEST_INT
+from longshore.store.sqlite.log_archives import DROP_PARTS, LOOSEN_ARCHIVES
 from longshore.store.sqlite.sql import Bulk, Row
 from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
@@ -82,10 +83,16 @@ def prune(tx: Transaction, kept: Retention, after: int, most: int) -> Pruned:
     for row in gone:
         tx.count(row.lane, row.state, None)
     numbers: list[Row] = [(row.number,) for row in gone]
-    DROP_LOGS.run(tx.connection, numbers)
+    drop_logs(tx, numbers)
     DROP_INPUTS.run(tx.connection, numbers)
     DROP_JOBS.run(tx.connection, numbers)
     return pruned
+
+
+def drop_logs(tx: Transaction, numbers: list[Row]) -> None:
+    """Removes the logs of jobs, and lets go of the archives that hold parts of them."""
+    for bulk in (DROP_LOGS, LOOSEN_ARCHIVES, DROP_PARTS):
+        bulk.run(tx.connection, numbers)
 
 
 def look(tx: Snapshot, kept: Retention, after: int, most: int) -> tuple[Pruned, list[_Passed]]:

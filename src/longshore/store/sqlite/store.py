@@ -45,6 +45,7 @@ from longshore.store.sqlite import (
     group_upkeep,
     growth,
     keeper,
+    log_archives,
     new_run,
     reads,
     reopening,
@@ -54,6 +55,7 @@ from longshore.store.sqlite import (
 from longshore.store.sqlite import actors as actor_verbs
 from longshore.store.sqlite import files as file_verbs
 from longshore.store.sqlite import groups as group_verbs
+from longshore.store.sqlite import peaks as peak_verbs
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite import run_times as run_time_verbs
 from longshore.store.sqlite.depths import depths
@@ -348,6 +350,10 @@ class SqliteStore:
     forget_blobs = _writes(collecting.forget_blobs)
     unused_bytes = _reads(collecting.unused_bytes)
     bind_folder = _writes(collecting.bind_folder)
+    old_logs = _reads(log_archives.old_logs)
+    note_archived = _writes(log_archives.note_archived)
+    drop_archived = _writes(log_archives.drop_archived)
+    log_parts = _reads(log_archives.log_parts)
 
     async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:
         """Forgets pins of the dead, and manifests that nothing needs."""
@@ -387,6 +393,8 @@ class SqliteStore:
 
     note_runs = _writes(run_time_verbs.note_runs)
     run_times = _reads(run_time_verbs.run_times)
+    note_peaks = _writes(peak_verbs.note_peaks)
+    peaks = _reads(peak_verbs.peaks)
 
     # what is over
 

@@ -40,7 +40,8 @@ READS: Final = frozenset(
     | {"queues", "depths", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
     | {"actor", "actors", "turns", "mail", "replies", "deliver_sends", "callback_secret"}
     | {"web_attendance", "web_workers", "version_of_job", "filesets", "fileset_versions"}
-    | {"fileset_version", "blob_generations", "doomed_blobs", "unused_bytes"}
+    | {"fileset_version", "blob_generations", "doomed_blobs", "unused_bytes", "old_logs"}
+    | {"log_parts", "peaks"}
 )
 
 Answer = TypeVar("Answer")

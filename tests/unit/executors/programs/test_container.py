@@ -6,14 +6,17 @@ import asyncio
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from longshore.executors.host.programs import container_usage
 from longshore.model.log import LogLimits
 from longshore.model.program import Container, Limits, Outcome, ProgramEnd
+from longshore.model.usage import Usage
 from longshore.testing.engine import IMAGE, Engine
 
-from .ship import Attempt, began, run, runner, shell, until, whole
+from .ship import Attempt, began, run, runner, shell, unmeasured, until, whole
 
 
 async def test_a_container_runs_and_tells_its_steps_and_nothing_is_left(
@@ -21,7 +24,7 @@ async def test_a_container_runs_and_tells_its_steps_and_nothing_is_left(
 ) -> None:
     attempt = Attempt(tmp_path, shell("echo hello; echo oops >&2"))
     end = await run(engine.url, attempt)
-    assert end == ProgramEnd(Outcome.EXIT, 0, "container exited with code 0")
+    assert unmeasured(end) == ProgramEnd(Outcome.EXIT, 0, "container exited with code 0")
     assert attempt.steps == ["creating container"]
     assert attempt.printed("stdout") == ["hello"]
     assert attempt.printed("stderr") == ["oops"]
@@ -30,13 +33,13 @@ async def test_a_container_runs_and_tells_its_steps_and_nothing_is_left(
 
 async def test_the_exit_code_is_the_programs_own(engine: Engine, tmp_path: Path) -> None:
     end = await run(engine.url, Attempt(tmp_path, shell("exit 3")))
-    assert end == ProgramEnd(Outcome.EXIT, 3, "container exited with code 3")
+    assert unmeasured(end) == ProgramEnd(Outcome.EXIT, 3, "container exited with code 3")
 
 
 async def test_a_program_that_a_signal_ends_is_told_apart(engine: Engine, tmp_path: Path) -> None:
     end = await run(engine.url, Attempt(tmp_path, shell("sh -c 'kill -SEGV $$'; exit $?")))
     words = "container was killed by signal 11 (SIGSEGV)"
-    assert end == ProgramEnd(Outcome.SIGNAL, 11, words)
+    assert unmeasured(end) == ProgramEnd(Outcome.SIGNAL, 11, words)
 
 
 async def test_a_container_past_its_memory_is_told_apart(engine: Engine, tmp_path: Path) -> None:
@@ -44,6 +47,25 @@ async def test_a_container_past_its_memory_is_told_apart(engine: Engine, tmp_pat
     end = await run(engine.url, Attempt(tmp_path, hungry))
     assert end.outcome is Outcome.OUT_OF_MEMORY
     assert end.words == "container ran out of memory (its limit is 16,777,216 bytes)"
+
+
+async def test_what_a_container_uses_is_measured_while_it_runs(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = Attempt(tmp_path, shell("until [ -e seen ]; do sleep 0.02; done"))
+    usage_in = container_usage.usage_in
+
+    def seen(stats: dict[str, Any]) -> Usage | None:
+        found = usage_in(stats)
+        if found is not None:
+            (attempt.folder / "seen").touch()
+        return found
+
+    monkeypatch.setattr(container_usage, "usage_in", seen)
+    end = await run(engine.url, attempt)
+    assert end.usage is not None
+    assert 50_000 < end.usage.memory_bytes < 1_000_000_000
+    assert 0 < end.usage.cpu_s < 60
 
 
 async def test_a_command_that_is_not_in_the_image_is_named(engine: Engine, tmp_path: Path) -> None:

@@ -34,7 +34,14 @@ from longshore.model.fileset import NewVersion
 from longshore.model.job import Progress, Reason
 from longshore.model.log import LogLimits
 from longshore.model.program import AnyProgram, Command, Outcome, Output, ProgramEnd, PublishOn
-from longshore.model.reports import FailureReport, Report, SnoozeReport, SuccessReport
+from longshore.model.reports import (
+    FailureReport,
+    NotBegunReport,
+    Report,
+    SnoozeReport,
+    SuccessReport,
+)
+from longshore.model.usage import Usage
 from longshore.ports.files import Files, FilesFailed
 
 P = TypeVar("P", bound=AnyProgram)
@@ -109,7 +116,7 @@ class _Attempt(Generic[P]):
             await self._means.runner.prepare(running)
             await self._bring(folders.work)
             end = await self._run(running)
-            return await self._end(end, folders)
+            return _measured(await self._end(end, folders), end.usage)
         finally:
             await self._means.runner.discard(running)
             await keeper.remove(folders)
@@ -187,6 +194,12 @@ class _Attempt(Generic[P]):
 
     def _transferred(self, done: int, total: int) -> None:
         self._log.progress(Progress(done, total, "bytes"))
+
+
+def _measured(report: Report, usage: Usage | None) -> Report:
+    if usage is None or isinstance(report, NotBegunReport):
+        return report
+    return structs.replace(report, usage=usage)
 
 
 def _is_published(made: Output, end: ProgramEnd) -> bool:

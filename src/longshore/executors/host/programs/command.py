@@ -29,6 +29,7 @@ from longshore.executors.host_process import describe_exit
 from longshore.executors.left_behind import HOST_VARIABLE, kill_orphans
 from longshore.executors.process_marks import process_mark
 from longshore.model.program import Command, Limits, Outcome, ProgramEnd
+from longshore.model.usage import Usage
 
 LOOK_EVERY_S: Final = 0.1
 """How often the memory of a command that has a limit is measured."""
@@ -213,16 +214,17 @@ class _Run:
         await self.pipes.drained()
         _, status, usage = os.wait4(self._pid, 0)  # noqa: ASYNC222
         code = os.waitstatus_to_exitcode(status)
-        peak = max(self._peak_bytes, usage.ru_maxrss * 1024)
+        memory_bytes = max(self._peak_bytes, usage.ru_maxrss * 1024)
+        used = Usage(memory_bytes, usage.ru_utime + usage.ru_stime)
         if self._is_out_of_memory:
             words = f"used more memory than its limit of {self.memory_bytes:,} bytes"
-            return ProgramEnd(Outcome.OUT_OF_MEMORY, None, words, peak)
+            return ProgramEnd(Outcome.OUT_OF_MEMORY, None, words, used)
         if code >= 0:
-            return ProgramEnd(Outcome.EXIT, code, describe_exit(code), peak)
+            return ProgramEnd(Outcome.EXIT, code, describe_exit(code), used)
         if -code == signal.SIGXCPU and self._limits.cpu_s is not None:
             words = f"used more CPU time than its limit of {self._limits.cpu_s:g} s"
-            return ProgramEnd(Outcome.TIMED_OUT, None, words, peak)
-        return ProgramEnd(Outcome.SIGNAL, -code, describe_exit(code), peak)
+            return ProgramEnd(Outcome.TIMED_OUT, None, words, used)
+        return ProgramEnd(Outcome.SIGNAL, -code, describe_exit(code), used)
 
     def close(self) -> None:
         """Lets go of its output."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 from aiodocker.stream import Stream
+from msgspec import structs
 
 from longshore.errors import ConfigError
 from longshore.executors.host.programs import engine_errors
@@ -28,6 +29,7 @@ from longshore.executors.host.programs.container_config import (
     config_of,
     name_of,
 )
+from longshore.executors.host.programs.container_usage import ContainerUsage
 from longshore.executors.host.programs.engine import (
     CONNECTION_LOST,
     EngineTerms,
@@ -147,8 +149,10 @@ class ContainerRunner:
         async with container.attach(stdin=False, stdout=True, stderr=True) as output:
             await container.start()
             reading = asyncio.create_task(_read(output, running))
+            name = name_of(*running.assignment.key)
             try:
-                await container.wait()
+                with ContainerUsage(self._docker, name).measured() as usage:
+                    await container.wait()
                 await asyncio.wait([reading], timeout=_REST_S)
             finally:
                 reading.cancel()
@@ -158,7 +162,7 @@ class ContainerRunner:
         if end.outcome is Outcome.SIGNAL:
             # An engine that stops ends its containers first: then it is no crash of theirs.
             await check_answers(self._terms.url)
-        return end
+        return structs.replace(end, usage=usage.most)
 
     async def _stop(self, container: DockerContainer, token: int) -> None:
         """Asks a container to end, and kills it when its grace is over."""

@@ -25,7 +25,7 @@ from longshore.executors import scratch
 from longshore.executors.host.programs.report_files import PROGRESS, RESULT
 from longshore.executors.host.programs.runner import CannotBegin
 from longshore.model.attempt import Assignment
-from longshore.model.program import AnyProgram, Command, Outcome, ProgramEnd
+from longshore.model.program import JOB_VARIABLE, AnyProgram, Command, Outcome, ProgramEnd
 
 MOST_SPARE: Final = 64
 _MODE: Final = 0o700
@@ -127,7 +127,7 @@ def _no_secret(name: str, why: str) -> CannotBegin:
 def variables(assignment: Assignment, folders: Folders) -> dict[str, str]:
     """What a program finds in its environment about its attempt."""
     told = {
-        "LONGSHORE_JOB": str(assignment.job),
+        JOB_VARIABLE: str(assignment.job),
         "LONGSHORE_TOKEN": str(assignment.token),
         "LONGSHORE_ATTEMPT": str(assignment.attempt),
         "LONGSHORE_RESULT": str(folders.report / RESULT),
