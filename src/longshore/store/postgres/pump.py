@@ -48,20 +48,24 @@ from longshore.store.postgres.finish import (
 )
 from longshore.store.postgres.growth import Growth, Refusals
 from longshore.store.postgres.kept_turns import CLAIM_KEEPING
+from longshore.store.postgres.plain_end import END_ONE, PlainEnd
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.publishing import checked_versions, publish_versions
 from longshore.store.postgres.settling import Cursor, Settling, Starts
 from longshore.store.postgres.single_turns import (
+    SEND_ONE,
+    TAKE_ONE,
     Known,
     KnownActors,
+    SendOne,
+    TakeOne,
     known_of,
     lock_actor,
     lock_turn,
     only,
-    send_one,
     sendable,
-    take_one,
     takeable,
+    wake_next,
 )
 from longshore.store.postgres.sql import (
     CLAIM,
@@ -126,6 +130,8 @@ class Pump:
         """So many batches of ends of groups go the general way: the last was hardly plain."""
         self._owed = 0
         """So many plain ends have let nothing start: jobs that wait for others, too, will."""
+        self._branches = 0
+        """So many single ends are not tried by themselves: more than one depended on the last."""
 
     async def run(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, refusals: Refusals | None = None
@@ -275,21 +281,31 @@ class Pump:
 
     async def _send_one(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, known: Known
-    ) -> PumpResult:
-        """Sends one message to an actor of which something is known."""
-        [message] = batch.sends
+    ) -> PumpResult | None:
+        """Sends one message to an actor of which something is known; None if it takes more."""
+        [message], actor = batch.sends, known.row["id"]
+        offers = SlotOffers(batch.for_dependents, batch.max_bytes)
+        one = SendOne(message, known, TurnSlots(dispatcher, self._expiry_margin_s, offers))
+        if one.lane not in self._lanes:
+            return None
+        rows = None
+        if self._actors.is_quiet(actor):
+            rows = await lines.locked(SEND_ONE, one.locks(), one.values())
+            if rows == []:
+                self._actors.found_busy(actor)
+                return None
+        if rows is not None and (found := one.read(rows)) is not None:
+            return PumpResult(found, bool(found.ready), set(), [], 1, [known], True)
 
         async def work(tx: Transaction) -> PumpResult:
-            offers = SlotOffers(batch.for_dependents, batch.max_bytes)
-            slots = TurnSlots(dispatcher, self._expiry_margin_s, offers)
             found = None
             if not tx.isolate_bad_items:
-                found = await send_one(tx, message, known, slots, self._lanes)
+                found = one.read(await tx.fetch(SEND_ONE, *one.values()))
             if found is None:
                 return await self.run(tx, dispatcher, batch)
             return PumpResult(found, bool(found.ready), set(), [], 1, [known], True)
 
-        return await lines.run(work, lock_actor(known.row["id"]))
+        return await lines.run(work, lock_actor(actor))
 
     async def _take_one(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, known: Known
@@ -297,18 +313,29 @@ class Pump:
         """Ends one turn of an actor of which something is known."""
         [end] = batch.finishes
         assert isinstance(end, TurnTaken)
+        one = TakeOne(end, known)
+        if one.may_be_last and self._actors.is_quiet(end.actor):
+            rows = await lines.locked(TAKE_ONE, one.locks(), one.values(is_last=True))
+            if rows:
+                result, box = one.read(rows[0])
+                return PumpResult(result, False, set(), [], 1, [one.left(box)])
+            if rows is not None:
+                self._actors.found_busy(end.actor)
 
         async def work(tx: Transaction) -> PumpResult:
-            offers = SlotOffers(batch.for_dependents, batch.max_bytes)
-            intake = self._intake(tx, dispatcher, batch, offers)
-            found = None
+            rows = []
             if not tx.isolate_bad_items:
-                found = await take_one(tx, end, known, intake, self.cursors)
-            if found is None:
+                rows = await tx.fetch(TAKE_ONE, *one.values(is_last=False))
+            if not rows:
                 return await self.run(tx, dispatcher, batch)
-            result, left = found
+            result, box = one.read(rows[0])
+            intake = self._intake(
+                tx, dispatcher, batch, SlotOffers(batch.for_dependents, batch.max_bytes)
+            )
+            ready = await wake_next(tx, rows[0], box, intake, self.cursors)
+            result = structs.replace(result, ready=ready, ready_by_ends=ready, turns=intake.turns)
             tallied, lanes = 1 + tx.tallied, intake.new_lanes
-            return PumpResult(result, bool(result.ready), lanes, [], tallied, [left])
+            return PumpResult(result, bool(ready), lanes, [], tallied, [one.left(box)])
 
         return await lines.run(work, lock_turn(end))
 
@@ -352,16 +379,33 @@ class Pump:
             return None
         margin_s, most = self._expiry_margin_s, batch.max_bytes
         starts = Starts(dispatcher, batch.for_dependents, margin_s, most)
-        plain = PlainEnds(ends, starts, self._owed)
-        rows = await lines.alone(END_PLAIN, *plain.columns())
-        if rows is None:
-            return None
-        done = plain.read(rows, self.cursors)
-        if len(done.answers) - plain.noted < len(ends) * FEWEST_PLAIN:
+        done = await self._end_one(lines, ends, starts)
+        if done is None:
+            plain = PlainEnds(ends, starts, self._owed)
+            rows = await lines.alone(END_PLAIN, *plain.columns())
+            if rows is None:
+                return None
+            done = plain.read(rows, self.cursors)
+        if len(done.answers) - done.noted < len(ends) * FEWEST_PLAIN:
             self._general_batches = GENERAL_BATCHES
-        self._ends_groups = plain.ended_groups
-        self._owed = plain.left_owed(done)
+        self._ends_groups = done.ended_groups
+        self._owed = done.left_owed(self._owed)
         return await self._with_rest(lines, dispatcher, batch, done)
+
+    async def _end_one(
+        self, lines: ConnectionPool, ends: Sequence[Succeeded], starts: Starts
+    ) -> EndedAlone | None:
+        """Ends a job that is alone, and on which at most one depends; None if that is not so."""
+        if len(ends) > 1:
+            return None
+        if self._branches:
+            self._branches -= 1
+            return None
+        one = PlainEnd(ends[0], starts)
+        if rows := await lines.alone(END_ONE, *one.columns()):
+            return one.read(rows, self.cursors)
+        self._branches = GENERAL_BATCHES
+        return None
 
     async def _with_rest(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, done: EndedAlone
