@@ -135,16 +135,12 @@ class _Look:
     def _due(self) -> tuple[list[datetime], int]:
         """The times to decide now, and how many more are due after them (as far as it matters)."""
         due: list[datetime] = []
-        tried = 0
         found = candidates(self._new.timing, self._state.decided_to)
-        for at, is_excluded in found:
+        for at, is_excluded in islice(found, MOST_TIMES):
             if not self._is_due(at):
                 return due, 0
-            tried += 1
             due += [at] * (not is_excluded)
             self._set(decided_to=at)
-            if tried == MOST_TIMES:
-                break
         ahead = list(islice(found, max(1, self._rules.count)))
         self._more = any(self._is_due(at) for at, _ in ahead)
         return due, sum(self._is_due(at) for at, is_excluded in ahead if not is_excluded)
@@ -289,7 +285,8 @@ def submitted(
 def _options(options: Options, scheduled: Scheduled) -> Options:
     label = f"schedule={scheduled.schedule}"
     labels = options.labels if label in options.labels else (*options.labels, label)
-    return structs.replace(options, scheduled=scheduled, labels=labels)
+    by = f"schedule:{scheduled.schedule}"
+    return structs.replace(options, scheduled=scheduled, labels=labels, by=by)
 
 
 def _group(part: GroupPart, id: UUID, scheduled: Scheduled, watcher: ScheduleWatcher) -> GroupPart:

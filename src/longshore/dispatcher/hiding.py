@@ -19,7 +19,8 @@ from longshore.model.actor import (
 )
 from longshore.model.fileset import FilesetVersion, FilesetView
 from longshore.model.group import Group
-from longshore.model.job import Ended, Job, JobPage, Options
+from longshore.model.job import Ended, Job, JobPage, Options, Submission
+from longshore.model.schedule import NewSchedule, Schedule, ScheduleView
 from longshore.payload.callback_jobs import without_headers
 from longshore.wire.actor_messages import SendAnswer
 
@@ -53,8 +54,35 @@ def _hidden(answer: Any, payloads: bool) -> Any:
             if not payloads:
                 actors = tuple(structs.replace(one, listed={}) for one in actors)
             return structs.replace(answer, actors=actors)
+        case Schedule():
+            return structs.replace(answer, new=_new_schedule(answer.new, payloads))
+        case ScheduleView():
+            return structs.replace(answer, schedule=_hidden(answer.schedule, payloads))
         case _:
             return answer if payloads else _without_payloads(answer)
+
+
+def _new_schedule(new: NewSchedule, payloads: bool) -> NewSchedule:
+    """What was declared, without what may not be seen of its jobs."""
+    if new.job is not None:
+        return structs.replace(new, job=_submission(new.job, payloads))
+    if new.group is None:
+        return new
+    nodes = [structs.replace(node, job=_submission(node.job, payloads)) for node in new.group.nodes]
+    watchers = shown_watchers(new.group.head.watchers, payloads=payloads)
+    head = structs.replace(new.group.head, watchers=watchers)
+    return structs.replace(new, group=structs.replace(new.group, head=head, nodes=tuple(nodes)))
+
+
+def _submission(job: Submission, payloads: bool) -> Submission:
+    watchers = shown_watchers(job.options.watchers, payloads=payloads)
+    hidden = b"" if job.options.raw else _NIL
+    return structs.replace(
+        job,
+        args=job.args if payloads else hidden,
+        unique_key=job.unique_key if payloads else None,
+        options=structs.replace(job.options, watchers=watchers),
+    )
 
 
 def _without_payloads(answer: Any) -> Any:

@@ -196,6 +196,9 @@ class InlineDispatcher:
         for attempt in _at_once(self.store.cancelling(self._id)):
             self._on_cancel(attempt.id)
 
+    def schedules_changed(self) -> None:
+        """`claim` looks at all that are due."""
+
     def runs_here(self, job: UUID) -> bool:
         """The store in memory answers at once."""
         return False

@@ -91,7 +91,8 @@ def test_what_is_submitted_knows_its_time_and_the_last_success() -> None:
     story.end(1)
     [_, made] = story.look(2).made
     job = read_body(made.body).job
-    assert job is not None and job.id == made.fire.subject
+    assert job is not None
+    assert job.id == made.fire.subject
     assert job.options.scheduled is not None
     assert job.options.scheduled.nominal_at == minutes(2)
     assert job.options.scheduled.last_success_at == minutes(1)
@@ -167,7 +168,7 @@ def test_after_a_week_without_a_store_the_latest_time_is_caught_up_and_all_have_
         assert sum(made.fire.count for made in decision.made) <= MOST_TIMES
     assert looks == 11  # in chunks
     assert sum(count for _, _, count in story.fates()) == week + 5
-    counts = {fate: 0 for fate in Fate}
+    counts = dict.fromkeys(Fate, 0)
     for _, fate, count in story.fates():
         counts[fate] += count
     # 86,400 s are caught up, and what is at most 60 s late is not missed.

@@ -35,6 +35,7 @@ from longshore.store.postgres.new_run import PostgresNewRuns
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
+from longshore.store.postgres.schedules import PostgresSchedules
 from longshore.store.postgres.sql import BY_INDEX, STEADY
 from longshore.store.postgres.turn_inputs import filled_turns
 from longshore.store.postgres.web_workers import PostgresWebWorkers
@@ -67,6 +68,7 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 class PostgresStore(
     PostgresAccess,
     PostgresFiles,
+    PostgresSchedules,
     PostgresPruning,
     PostgresRunTimes,
     PostgresDeliveries,

@@ -41,6 +41,8 @@ READS: Final = frozenset(
     | {"actor", "actors", "turns", "mail", "replies", "deliver_sends", "callback_secret"}
     | {"web_attendance", "web_workers", "version_of_job", "filesets", "fileset_versions"}
     | {"fileset_version", "blob_generations", "doomed_blobs", "unused_bytes"}
+    | {"schedule", "schedules", "fires", "fires_between", "fire_of", "due_schedules"}
+    | {"pending_fires"}
 )
 
 Answer = TypeVar("Answer")
