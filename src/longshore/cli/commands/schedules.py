@@ -15,7 +15,9 @@ from longshore.cli.view.schedules import preview_table, schedule_view, schedules
 from longshore.cli.view.show import View, print_answer, print_json, print_view, time
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
+from longshore.client.jsonable import plain
 from longshore.client.kind import Terms
+from longshore.client.schedule_declaring import DeclaresSchedules
 from longshore.client.schedule_document import ScheduleDocument, as_document, read_schedules
 from longshore.client.schedule_json import (
     fire_json,
@@ -26,7 +28,7 @@ from longshore.client.schedule_json import (
 )
 from longshore.core.schedule_limits import MAX_SPECS
 from longshore.errors import InvalidInput, NotFound
-from longshore.model.schedule import Catchup, Fire, Overlap, Schedule
+from longshore.model.schedule import Catchup, Fire, Overlap, Schedule, Synced
 
 _PAGE: Final = 500
 _name = click.argument("name")
@@ -249,3 +251,32 @@ def rm(context: click.Context, /, name: str, **given: Any) -> None:
             f"there is no schedule '{name}'; `longshore schedules ls` lists those there are"
         )
     print_answer(given["as_json"], {"name": name, "removed": True}, f"removed '{name}'")
+
+
+@schedules.command()
+@click.option("--app", "specs", multiple=True, required=True, metavar="MODULE:APP")
+@client_options
+def sync(context: click.Context, /, specs: tuple[str, ...], **given: Any) -> None:
+    """Make the schedules of an app those that its code declares now.
+
+    Run it once for each deploy. It adds, changes and removes what the app declares, and touches
+    nothing that was made by hand or by another app.
+    """
+    from longshore.executors.host.apps import load_app
+
+    apps = [load_app(spec) for spec in specs]
+    declaring = [app for app in apps if isinstance(app, DeclaresSchedules)]
+
+    async def talk(connection: Connection) -> dict[str, Synced]:
+        return {
+            app.name: await connection.schedules.sync(app.name, app.schedules) for app in declaring
+        }
+
+    done = ask(context, talk)
+    if given["as_json"]:
+        print_json({name: plain(one) for name, one in done.items()})
+        return
+    for name, one in done.items():
+        changes = (("added", one.added), ("changed", one.changed), ("removed", one.removed))
+        words = [f"{what} {', '.join(names)}" for what, names in changes if names]
+        print_answer(False, None, f"app '{name}': {'; '.join(words) or 'nothing to change'}")
