@@ -269,6 +269,8 @@ class InlineDispatcher:
     def claim(self, queue: str | None) -> Attempt | None:
         """The next attempt, best first; None if nothing is ready."""
         with self._lock:
+            while _at_once(self._service.schedules.look()) == 0:
+                pass
             if _at_once(self.store.promote()).count or _at_once(self.store.expire()):
                 self.groups_changed()
             slot = self._slot()
