@@ -103,7 +103,7 @@ def _group(
 def as_document(given: object, where: str) -> ScheduleDocument:
     """The schedule that plain values describe; raises `InvalidInput` and says where."""
     try:
-        return msgspec.convert(_plain(given), ScheduleDocument)
+        return msgspec.convert(given, ScheduleDocument)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{where}: {error}") from None
 
@@ -136,7 +136,7 @@ def read_schedules(file: str, data: bytes) -> Iterator[ScheduleDocument]:
     for name, fields in listed.items():
         if not isinstance(fields, dict):
             raise InvalidInput(f"{file}: schedule '{name}' has no fields")
-        yield as_document({"name": str(name), **fields}, f"{file}: schedule '{name}'")
+        yield as_document(_plain({"name": str(name), **fields}), f"{file}: schedule '{name}'")
 
 
 def seconds_of(given: float | timedelta) -> float:
