@@ -18,7 +18,7 @@ from longshore.model.actor import (
     UndeliveredSend,
 )
 from longshore.model.fileset import FilesetVersion, FilesetView
-from longshore.model.group import Group
+from longshore.model.group import Group, GroupPart
 from longshore.model.job import Ended, Job, JobPage, Options, Submission
 from longshore.model.schedule import NewSchedule, Schedule, ScheduleView
 from longshore.payload.callback_jobs import without_headers
@@ -65,13 +65,17 @@ def _hidden(answer: Any, payloads: bool) -> Any:
 def _new_schedule(new: NewSchedule, payloads: bool) -> NewSchedule:
     """What was declared, without what may not be seen of its jobs."""
     if new.job is not None:
-        return structs.replace(new, job=_submission(new.job, payloads))
-    if new.group is None:
-        return new
-    nodes = [structs.replace(node, job=_submission(node.job, payloads)) for node in new.group.nodes]
-    watchers = shown_watchers(new.group.head.watchers, payloads=payloads)
-    head = structs.replace(new.group.head, watchers=watchers)
-    return structs.replace(new, group=structs.replace(new.group, head=head, nodes=tuple(nodes)))
+        new = structs.replace(new, job=_submission(new.job, payloads))
+    if new.group is not None:
+        new = structs.replace(new, group=_group_part(new.group, payloads))
+    return new
+
+
+def _group_part(part: GroupPart, payloads: bool) -> GroupPart:
+    watchers = shown_watchers(part.head.watchers, payloads=payloads)
+    jobs = [_submission(node.job, payloads) for node in part.nodes]
+    nodes = [structs.replace(node, job=job) for node, job in zip(part.nodes, jobs, strict=True)]
+    return GroupPart(structs.replace(part.head, watchers=watchers), part.first, tuple(nodes))
 
 
 def _submission(job: Submission, payloads: bool) -> Submission:

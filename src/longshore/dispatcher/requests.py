@@ -25,6 +25,7 @@ from longshore.model.access import Role
 from longshore.model.job import Ended
 from longshore.ports import Link
 from longshore.wire import access_messages as t
+from longshore.wire import actor_messages as a
 from longshore.wire import messages as m
 from longshore.wire.access_messages import ON_BEHALF, unwrapped
 from longshore.wire.codec import encode, from_client, ok, request_number
@@ -238,6 +239,17 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
             return await service.hello()
         case t.CreateToken() | t.RevokeToken() | t.ListTokens() | t.ListAudit() | t.ShowAsker():
             return await perform_for_access(service.access, request)
+        case _:
+            return await _perform_for_subjects(service, request, caller)
+
+
+async def _perform_for_subjects(
+    service: Service,
+    request: a.ActorRequest | FileRequest | BlobRequest | ScheduleRequest,
+    caller: Caller,
+) -> object:
+    """What OK carries in answer to a request about filesets, schedules or actors."""
+    match request:
         case request if isinstance(request, FileRequest | BlobRequest):
             return await perform_for_files(service.files, request)
         case request if isinstance(request, ScheduleRequest):
