@@ -36,12 +36,13 @@ _name = click.argument("name")
 
 @click.group(
     epilog=examples(
-        "longshore schedules add nightly report day=today --cron '0 2 * * *' --tz Europe/Vienna",
+        "longshore schedules add nightly report pages=3 --cron '0 2 * * *'",
         "longshore schedules add --file schedules.yaml",
         "longshore schedules preview nightly 5",
-        "longshore schedules pause nightly --note 'until the migration is over'",
-        "longshore schedules backfill nightly --from 2026-01-01T00:00Z --to 2026-01-08T00:00Z",
+        "longshore schedules pause nightly --note 'until the migration'",
+        "longshore schedules ls --json",
     ),
+    short_help="Submit jobs and groups at times of a calendar.",
 )
 def schedules() -> None:
     """Submit jobs and groups at times of a calendar, or every so often."""
@@ -70,7 +71,7 @@ def schedules() -> None:
 @click.option("--replace", is_flag=True, help="Change one that is there.")
 @client_options
 def add(context: click.Context, /, **given: Any) -> None:
-    """Make the schedule NAME, which submits jobs of KIND; or all schedules of a file.
+    """Make a schedule of jobs of KIND, or all of a file.
 
     A cron expression has five fields: minute, hour, day of month, month, day of week. A sixth in
     front is seconds. Groups, and several zones, take a file.
@@ -181,7 +182,7 @@ def why(context: click.Context, /, name: str, **given: Any) -> None:
 @click.argument("count", type=Whole(1, 1000), default=10)
 @client_options
 def preview(context: click.Context, /, name: str, count: int, **given: Any) -> None:
-    """Show the next COUNT (10) times of a schedule, with their offsets."""
+    """Show the next times of a schedule, with their offsets."""
     view = ask(context, lambda connection: connection.schedules.show(name, 1))
     times = previewed(view.schedule, view.now, count)
     if given["as_json"]:
@@ -228,9 +229,9 @@ def trigger(context: click.Context, /, name: str, **given: Any) -> None:
 def backfill(
     context: click.Context, /, name: str, first: datetime, last: datetime, **given: Any
 ) -> None:
-    """Submit, one after the other, what the times of a span did not submit.
+    """Submit what the times of a span did not submit.
 
-    That is also of times before the schedule was made. At most 1,000 at once.
+    They go one after the other. Times before the schedule was made count too; at most 1,000 a call.
     """
 
     def talk(connection: Connection) -> Any:
@@ -257,7 +258,7 @@ def rm(context: click.Context, /, name: str, **given: Any) -> None:
 @click.option("--app", "specs", multiple=True, required=True, metavar="MODULE:APP")
 @client_options
 def sync(context: click.Context, /, specs: tuple[str, ...], **given: Any) -> None:
-    """Make the schedules of an app those that its code declares now.
+    """Tell dispatchers what an app declares.
 
     Run it once for each deploy. It adds, changes and removes what the app declares, and touches
     nothing that was made by hand or by another app.
