@@ -231,6 +231,8 @@ class ScheduleService:
     async def look(self) -> float | None:
         """Decides and submits what is due; answers after how many seconds more will be."""
         due = await self._store.due_schedules()
+        if not due.examined:
+            return due.next_s
         decisions = [_decided(one) for one in due.examined]
         counts = await self._store.record_fires(decisions)
         made = [one for one, is_made in zip(decisions, counts, strict=True) if is_made]
@@ -241,7 +243,8 @@ class ScheduleService:
 
     async def submit_left(self) -> None:
         """Makes the submits that a dispatcher decided and did not make."""
-        await self.submit_fires(await self._store.pending_fires(LEFT_AFTER_S))
+        if left := await self._store.pending_fires(LEFT_AFTER_S):
+            await self.submit_fires(left)
 
     async def submit_fires(self, fires: Sequence[PendingFire]) -> None:
         """Submits what was decided, and tells the store so."""
