@@ -27,6 +27,7 @@ from longshore.core.schedule_limits import (
 )
 from longshore.core.schedule_words import schedule_text
 from longshore.core.schedules import (
+    MOST_TIMES,
     backfilled,
     decide,
     read_body,
@@ -233,13 +234,26 @@ class ScheduleService:
         due = await self._store.due_schedules()
         if not due.examined:
             return due.next_s
-        decisions = [_decided(one) for one in due.examined]
+        decisions: list[Decision] = []
+        times = 0
+        for one in due.examined:
+            decision = _decided(one)
+            decisions.append(decision)
+            times += sum(made.fire.count for made in decision.made)
+            if times >= MOST_TIMES:
+                # Who decides for long keeps others from their turn, workers' heartbeats too.
+                await self._carry_out(decisions)
+                decisions, times = [], 0
+        await self._carry_out(decisions)
+        return due.next_s
+
+    async def _carry_out(self, decisions: Sequence[Decision]) -> None:
+        """Records what was decided, and submits what counts of it."""
         counts = await self._store.record_fires(decisions)
         made = [one for one, is_made in zip(decisions, counts, strict=True) if is_made]
         await self.submit_fires(_pending(made))
         for decision in made:
             await self._cancel(decision)
-        return due.next_s
 
     async def submit_left(self) -> None:
         """Makes the submits that a dispatcher decided and did not make."""
