@@ -235,20 +235,24 @@ class ScheduleService:
         if not due.examined:
             return due.next_s
         decisions: list[Decision] = []
-        times = 0
+        times, waits_s = 0, [] if due.next_s is None else [due.next_s]
         for one in due.examined:
             decision = _decided(one)
             decisions.append(decision)
+            if decision.look_at is not None:
+                waits_s.append(max(0.0, (decision.look_at - one.now).total_seconds()))
             times += sum(made.fire.count for made in decision.made)
             if times >= MOST_TIMES:
                 # Who decides for long keeps others from their turn, workers' heartbeats too.
                 await self._carry_out(decisions)
                 decisions, times = [], 0
         await self._carry_out(decisions)
-        return due.next_s
+        return min(waits_s, default=None)
 
     async def _carry_out(self, decisions: Sequence[Decision]) -> None:
         """Records what was decided, and submits what counts of it."""
+        if not decisions:
+            return
         counts = await self._store.record_fires(decisions)
         made = [one for one, is_made in zip(decisions, counts, strict=True) if is_made]
         await self.submit_fires(_pending(made))
