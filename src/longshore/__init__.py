@@ -25,7 +25,7 @@ from longshore.executors.host.context import (
 )
 from longshore.model.actor import ActorStatus
 from longshore.model.group import GroupState
-from longshore.model.job import JobState, RetryPolicy
+from longshore.model.job import JobState, RetryPolicy, Scheduled
 from longshore.model.program import Input, Output
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Output",
     "Retry",
     "RetryPolicy",
+    "Scheduled",
     "Skip",
     "Snooze",
     "SubGroup",

@@ -42,6 +42,7 @@ from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, CallbackGiven, Kind, SubmitOptions, Terms, calls_of
 from longshore.client.program_kinds import DeclaresPrograms
 from longshore.client.retry_rule import RetryRule
+from longshore.client.schedule_declaring import DeclaresSchedules
 from longshore.client.sending import (
     ROOM_S,
     MessageCall,
@@ -66,7 +67,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class App(DeclaresPrograms):
+class App(DeclaresPrograms, DeclaresSchedules):
     """The jobs of a program. It connects, and starts a thread, only when it needs to."""
 
     def __init__(

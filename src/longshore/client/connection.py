@@ -18,6 +18,7 @@ from longshore.client.conversation import parse_addresses as parse_addresses
 from longshore.client.file_requests import FileRequests
 from longshore.client.ids import fresh_id
 from longshore.client.run_times import KnownRunTimes
+from longshore.client.schedule_requests import ScheduleRequests
 from longshore.client.web_requests import WebRequests
 from longshore.core.group_limits import MAX_NODES_LISTED
 from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
@@ -332,6 +333,11 @@ class Connection(Conversation):
     def files(self) -> FileRequests:
         """The requests about filesets; those about blobs are a gateway's."""
         return FileRequests(self._exchange, partial(next, self._rids), self._new_id)
+
+    @property
+    def schedules(self) -> ScheduleRequests:
+        """The requests about schedules."""
+        return ScheduleRequests(self._exchange, partial(next, self._rids), self._new_id)
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """The workers, and those that ended lately."""

@@ -22,7 +22,7 @@ from longshore.core.urls import HIDDEN
 from longshore.core.usage import used_by
 from longshore.model.callback import CALLBACK_KIND
 from longshore.model.job import Ended, Job, JobState
-from longshore.model.watcher import ActorWatcher, CallbackWatcher
+from longshore.model.watcher import ActorWatcher, CallbackWatcher, ScheduleWatcher
 from longshore.model.worker import QueueView, WorkerView
 from longshore.payload.values import unpack
 from longshore.wire.messages import DispatcherAnswer, SubmitAnswer
@@ -42,6 +42,8 @@ def plain(value: Any) -> Any:
             return {"to": "callback", "url": value.url, "method": value.method, "headers": headers}
         case ActorWatcher():
             return {"to": "actor", **_fields(value)}
+        case ScheduleWatcher():
+            return {"to": "schedule", **_fields(value)}
         case Struct():
             return _fields(value)
         case Mapping():

@@ -20,7 +20,7 @@ from longshore.model.access import Role, Scope
 from longshore.model.actor import ActorTerms
 from longshore.model.job import HistoryEntry, Job, JobFilter, Options, Submission
 from longshore.model.program import FREE_KINDS
-from longshore.model.watcher import ActorWatcher, CallbackWatcher, Watcher
+from longshore.model.watcher import ActorWatcher, CallbackWatcher, ScheduleWatcher, Watcher
 
 TOKEN_PREFIX: Final = "ls_"
 SECRET_CHARS: Final = 43
@@ -247,6 +247,8 @@ def _shown_watcher(watcher: Watcher, payloads: bool) -> Watcher:
             return structs.replace(watcher, headers=dict.fromkeys(watcher.headers, HIDDEN))
         case ActorWatcher():
             return watcher if payloads else structs.replace(watcher, about=b"")
+        case ScheduleWatcher():
+            return watcher
 
 
 def with_submitter(job: Job) -> Job:

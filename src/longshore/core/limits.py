@@ -15,7 +15,7 @@ from longshore.core.tracing import is_traceparent
 from longshore.errors import InvalidInput
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
 from longshore.model.program import FREE_KINDS
-from longshore.model.watcher import ActorWatcher, CallbackWatcher, Watcher
+from longshore.model.watcher import ActorWatcher, CallbackWatcher, ScheduleWatcher, Watcher
 
 MAX_REQUEST_JOBS: Final = 1_000
 """How many jobs one request may name. A client sends a longer list in several requests."""
@@ -141,6 +141,8 @@ def check_options(options: Options) -> None:
         )
     if options.by:
         raise InvalidInput("by is set; only a dispatcher says who submits: leave it out")
+    if options.scheduled is not None:
+        raise InvalidInput("scheduled is set; only a dispatcher says which schedule submits")
     if options.labels:
         check_labels(options.labels)
     if options.watchers:
@@ -161,6 +163,8 @@ def check_watchers(watchers: tuple[Watcher, ...]) -> None:
                 _check_actor_watcher(watcher)
             case CallbackWatcher():
                 check_callback(watcher)
+            case ScheduleWatcher():
+                raise InvalidInput("a schedule watches what it submits, and nothing else")
             case _:
                 assert_never(watcher)
 

@@ -6,8 +6,9 @@ is told once, and another round again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, assert_never
+from uuid import UUID
 
 from msgspec import msgpack
 
@@ -16,7 +17,7 @@ from longshore.model.group import GroupHead
 from longshore.model.ids import watched_id
 from longshore.model.job import JobError, JobState, Reason, Submission
 from longshore.model.notice import Notice
-from longshore.model.watcher import ActorWatcher, CallbackWatcher
+from longshore.model.watcher import ActorWatcher, CallbackWatcher, ScheduleWatcher
 
 OUTCOME_PREFIX: Final = "outcome:"
 """An outcome is a message called so, and then like its handler."""
@@ -32,8 +33,20 @@ def messages_of(notice: Notice) -> Iterator[Message]:
                 yield _message(notice, index, watcher)
             case CallbackWatcher():
                 pass  # see `payload.callback_jobs`
+            case ScheduleWatcher():
+                pass  # see `outcomes_of`
             case _:
                 assert_never(watcher)
+
+
+def outcomes_of(notices: Iterable[Notice]) -> list[tuple[UUID, UUID, JobState]]:
+    """What schedules hear: the schedule, what it submitted, and how that ended."""
+    return [
+        (watcher.schedule, notice.subject, notice.state)
+        for notice in notices
+        for watcher in notice.watchers
+        if isinstance(watcher, ScheduleWatcher)
+    ]
 
 
 def _message(notice: Notice, index: int, watcher: ActorWatcher) -> Message:

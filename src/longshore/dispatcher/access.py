@@ -45,12 +45,14 @@ from longshore.model.access import AuditEntry, Scope, Token
 from longshore.model.actor import ActorPage
 from longshore.model.job import JobPage, Submission
 from longshore.model.run_time import RunTime
+from longshore.model.schedule import Schedule
 from longshore.model.worker import QueueView
 from longshore.ports import Clock, Store
 from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
 from longshore.wire import file_messages as f
 from longshore.wire import messages as m
+from longshore.wire import schedule_messages as s
 from longshore.wire import web_messages as w
 
 log = logging.getLogger("longshore.dispatcher")
@@ -90,6 +92,12 @@ NEEDS: Final[dict[type, Right]] = {
     **dict.fromkeys((f.FixInput, f.SaveCheckpoint, f.FindCheckpoint), Right.WORK),
     **dict.fromkeys((f.ListDoomed, f.ForgetBlobs, f.BindFolder), Right.ADMIN),
     **dict.fromkeys((f.ListOldLogs, f.NoteArchived, f.DropArchived), Right.ADMIN),
+    **dict.fromkeys((s.ShowSchedule, s.ListSchedules), Right.READ),
+    **dict.fromkeys(
+        (s.PutSchedule, s.PauseSchedule, s.TriggerSchedule, s.BackfillSchedule, s.RemoveSchedule),
+        Right.SUBMIT,
+    ),
+    s.SyncSchedules: Right.SUBMIT,
     # Only gateways ask these; the operation of HTTP has been judged before.
     w.ListWebWorkers: Right.READ,
     **dict.fromkeys((w.RegisterWebWorker, w.ResignWebWorker, w.ReportEnd), Right.WORK),
@@ -105,6 +113,7 @@ _OF_ALL: Final[dict[type, str]] = {
     a.SortUndelivered: "what could not be delivered",
     a.Resolve: "a callback",
     **dict.fromkeys((*get_args(f.FileRequest), *get_args(f.BlobRequest)), "a fileset"),
+    s.SyncSchedules: "all schedules of an app",
     t.CreateToken: "a token",
     t.RevokeToken: "a token",
     t.ListTokens: "the list of tokens",
@@ -131,6 +140,12 @@ _AUDITED: Final[dict[type, str]] = {
     a.SortUndelivered: "sort_undelivered",
     f.RemoveVersions: "remove_versions",
     f.CollectFiles: "collect_files",
+    s.PutSchedule: "put_schedule",
+    s.SyncSchedules: "sync_schedules",
+    s.PauseSchedule: "pause_schedule",
+    s.TriggerSchedule: "trigger_schedule",
+    s.BackfillSchedule: "backfill_schedule",
+    s.RemoveSchedule: "remove_schedule",
     t.CreateToken: "create_token",
     t.RevokeToken: "revoke_token",
 }
@@ -142,7 +157,8 @@ _AUDITED_IF_NAMED: Final[dict[type, str]] = {
 """What many clients do all the time: it leaves an entry if a key or a token says who it was."""
 ACTIONS: Final = frozenset((*_AUDITED.values(), *_AUDITED_IF_NAMED.values()))
 _RESUMED: Final = {"pause_group": "resume_group", "pause_queue": "resume_queue"} | {
-    "pause_actor": "resume_actor"
+    "pause_actor": "resume_actor",
+    "pause_schedule": "resume_schedule",
 }
 
 _encode = msgspec.msgpack.Encoder(uuid_format="bytes").encode
@@ -262,6 +278,12 @@ class Access:
                 _check_actor(asker, request.type, request.key)
             case a.PauseActor() | a.StopActor() | a.EditActor() | a.SortMail():
                 _check_actor(asker, request.type, request.key)
+            case s.ShowSchedule() | s.PauseSchedule() | s.TriggerSchedule():
+                await self._check_schedule(asker, request.name)
+            case s.BackfillSchedule() | s.RemoveSchedule():
+                await self._check_schedule(asker, request.name)
+            case s.PutSchedule():
+                await self._check_replaced(asker, request.new.name)
             case w.RegisterWebWorker():
                 check_serve(asker, request.said.kinds)
             case m.ShowKind() if not reaches_kind(scope, request.kind):
@@ -302,6 +324,30 @@ class Access:
             is_run = not kind.startswith(RESERVED_PREFIX)
             if is_run and not reaches(asker.scope, queue, kind):
                 raise NotFound(f"there is no group {ref}; `longshore groups` lists those there are")
+
+    async def _check_schedule(self, asker: Asker, name: str) -> None:
+        """Raises if a job that this schedule submits is out of reach."""
+        found = await self._store.schedule(name)
+        if found is not None and not _reaches_schedule(asker.scope, found.schedule):
+            raise NotFound(
+                f"there is no schedule '{name}'; `longshore schedules ls` lists those there are"
+            )
+
+    async def _check_replaced(self, asker: Asker, name: str) -> None:
+        """Raises if the name is that of a schedule out of reach."""
+        found = await self._store.schedule(name)
+        if found is not None and not _reaches_schedule(asker.scope, found.schedule):
+            raise NotAllowed(
+                f"{asker.name} does not reach the schedule '{name}'; take another name"
+            )
+
+
+def _reaches_schedule(scope: Scope, schedule: Schedule) -> bool:
+    """Whether all jobs that it submits are in reach."""
+    new = schedule.new
+    jobs = [node.job for node in new.group.nodes] if new.group is not None else [new.job]
+    run = [job for job in jobs if job is not None and not job.kind.startswith(RESERVED_PREFIX)]
+    return all(reaches(scope, job.queue, job.kind) for job in run)
 
 
 def _check_queue(asker: Asker, queue: str) -> None:
@@ -351,6 +397,8 @@ def _is_in_reach(scope: Scope, listed: Any) -> bool:
     match listed:
         case QueueView():
             return reaches_queue(scope, listed.name)
+        case Schedule():
+            return _reaches_schedule(scope, listed)
         case RunTime():
             return reaches_kind(scope, listed.kind)
         case _:
@@ -452,6 +500,16 @@ def _subject_of_more(request: m.Request) -> tuple[str, str]:
         case t.CreateToken():
             new = request.new
             return new.name, f"{new.prefix}…, role {new.role}"
+        case s.PutSchedule():
+            return request.new.name, "replaced" if request.replace else ""
+        case s.SyncSchedules():
+            return request.app, f"{len(request.schedules)} schedules"
+        case s.PauseSchedule():
+            return request.name, request.note
+        case s.BackfillSchedule():
+            return request.name, f"{request.first.isoformat()} to {request.last.isoformat()}"
+        case s.TriggerSchedule() | s.RemoveSchedule():
+            return request.name, ""
         case t.RevokeToken():
             return request.token, ""
         case f.CollectFiles():

@@ -29,6 +29,7 @@ from longshore.core.limits import (
     check_length,
     check_name,
 )
+from longshore.core.schedule_limits import MAX_SYNCED
 from longshore.core.tickets import MAX_TICKET_CHARS
 from longshore.core.worker_limits import MAX_TEXT_CHARS
 from longshore.errors import TooLarge, Unavailable
@@ -38,6 +39,7 @@ from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
 from longshore.wire import file_messages as f
 from longshore.wire import messages as m
+from longshore.wire import schedule_messages as s
 from longshore.wire import web_messages as w
 
 LEAST_WAIT: Final = 100
@@ -116,8 +118,12 @@ def check_request(request: m.Request) -> None:
             _check_more(request)
 
 
-def _check_more(request: f.FileRequest | f.BlobRequest | w.WebRequest) -> None:
-    if isinstance(request, w.WebRequest):
+def _check_more(
+    request: f.FileRequest | f.BlobRequest | w.WebRequest | s.ScheduleRequest,
+) -> None:
+    if isinstance(request, s.ScheduleRequest):
+        _check_schedules(request)
+    elif isinstance(request, w.WebRequest):
         _check_of_gateway(request)
     else:
         _check_files(request)
@@ -154,6 +160,24 @@ def _check_files(request: f.FileRequest | f.BlobRequest) -> None:
             getattr(request, name, ""),
             MAX_TICKET_CHARS,
         )
+
+
+def _check_schedules(request: s.ScheduleRequest) -> None:
+    """Raises if a request about schedules asks for too much."""
+    match request:
+        case s.ListSchedules() | s.ShowSchedule():
+            _check_count(request, "entries", request.most, MAX_LISTED)
+        case s.SyncSchedules():
+            _check_count(request, "schedules", len(request.schedules), MAX_SYNCED)
+        case s.PutSchedule() | s.PauseSchedule() | s.TriggerSchedule():
+            pass
+        case s.BackfillSchedule() | s.RemoveSchedule():
+            pass
+        case _:
+            assert_never(request)
+    for name in ("name", "after", "app"):
+        text = getattr(request, name, "") or ""
+        check_length(f"{type(request).__name__.upper()}: {name}", text, MAX_NAME_CHARS)
 
 
 def _check_of_gateway(request: w.WebRequest) -> None:

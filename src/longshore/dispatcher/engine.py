@@ -38,6 +38,7 @@ from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
 from longshore.dispatcher.duties.renewal import renew
 from longshore.dispatcher.duties.run_times import RunTimes
+from longshore.dispatcher.duties.schedules import fire_schedules
 from longshore.dispatcher.duties.sends import deliver_sends
 from longshore.dispatcher.duties.stalled_groups import StalledGroups
 from longshore.dispatcher.duties.sweep import sweep
@@ -136,6 +137,7 @@ class Dispatcher:
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
         waiting = (self._runtime, self._waiters, self._replies)
         service = Service(store, settings, id, clock.utc, *waiting)
+        self._schedules = service.schedules
         access = Access(store, clock, keys)
         web = WebService(store, settings, self._roster, self._commits, self._ends)
         self._requests = Requests(
@@ -176,6 +178,7 @@ class Dispatcher:
         tending = partial(tend_actors, store, alarms, self._replies.tell)
         callbacks = callback_terms(settings)
         watchers = partial(tell_watchers, store, scheduler, commits, alarms, callbacks)
+        firing = partial(fire_schedules, self._schedules, alarms.schedules)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [
             Every(settings.renew_s, self._renew),
@@ -203,6 +206,8 @@ class Dispatcher:
             WhenRung(alarms.actors, settings.sweep_s, tending),
             WhenRung(alarms.watchers, settings.group_poll_s, watchers),
             WhenRung(alarms.sends, settings.poll_s, partial(deliver_sends, store, alarms)),
+            WhenRung(alarms.schedules, settings.promote_s, firing),
+            Every(settings.sweep_s, self._schedules.submit_left),
             Always(hints),
         ]
 

@@ -18,8 +18,9 @@ from longshore.model.actor import (
     UndeliveredSend,
 )
 from longshore.model.fileset import FilesetVersion, FilesetView
-from longshore.model.group import Group
-from longshore.model.job import Ended, Job, JobPage, Options
+from longshore.model.group import Group, GroupPart
+from longshore.model.job import Ended, Job, JobPage, Options, Submission
+from longshore.model.schedule import NewSchedule, Schedule, ScheduleView
 from longshore.payload.callback_jobs import without_headers
 from longshore.wire.actor_messages import SendAnswer
 
@@ -53,8 +54,39 @@ def _hidden(answer: Any, payloads: bool) -> Any:
             if not payloads:
                 actors = tuple(structs.replace(one, listed={}) for one in actors)
             return structs.replace(answer, actors=actors)
+        case Schedule():
+            return structs.replace(answer, new=_new_schedule(answer.new, payloads))
+        case ScheduleView():
+            return structs.replace(answer, schedule=_hidden(answer.schedule, payloads))
         case _:
             return answer if payloads else _without_payloads(answer)
+
+
+def _new_schedule(new: NewSchedule, payloads: bool) -> NewSchedule:
+    """What was declared, without what may not be seen of its jobs."""
+    if new.job is not None:
+        new = structs.replace(new, job=_submission(new.job, payloads))
+    if new.group is not None:
+        new = structs.replace(new, group=_group_part(new.group, payloads))
+    return new
+
+
+def _group_part(part: GroupPart, payloads: bool) -> GroupPart:
+    watchers = shown_watchers(part.head.watchers, payloads=payloads)
+    jobs = [_submission(node.job, payloads) for node in part.nodes]
+    nodes = [structs.replace(node, job=job) for node, job in zip(part.nodes, jobs, strict=True)]
+    return GroupPart(structs.replace(part.head, watchers=watchers), part.first, tuple(nodes))
+
+
+def _submission(job: Submission, payloads: bool) -> Submission:
+    watchers = shown_watchers(job.options.watchers, payloads=payloads)
+    hidden = b"" if job.options.raw else _NIL
+    return structs.replace(
+        job,
+        args=job.args if payloads else hidden,
+        unique_key=job.unique_key if payloads else None,
+        options=structs.replace(job.options, watchers=watchers),
+    )
 
 
 def _without_payloads(answer: Any) -> Any:

@@ -15,6 +15,7 @@ from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.file_service import perform_for_files
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
+from longshore.dispatcher.schedule_service import perform_for_schedules
 from longshore.dispatcher.service import Service
 from longshore.dispatcher.sessions.link import Listen
 from longshore.dispatcher.tasks import Tasks
@@ -24,12 +25,14 @@ from longshore.model.access import Role
 from longshore.model.job import Ended
 from longshore.ports import Link
 from longshore.wire import access_messages as t
+from longshore.wire import actor_messages as a
 from longshore.wire import messages as m
 from longshore.wire.access_messages import ON_BEHALF, unwrapped
 from longshore.wire.codec import encode, from_client, ok, request_number
 from longshore.wire.file_messages import BlobRequest, FileRequest
 from longshore.wire.portions import MAX_MESSAGE_BYTES, portions
 from longshore.wire.reports import error_bytes
+from longshore.wire.schedule_messages import ScheduleRequest
 from longshore.wire.web_messages import WebRequest
 
 log = logging.getLogger("longshore.dispatcher")
@@ -236,8 +239,21 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
             return await service.hello()
         case t.CreateToken() | t.RevokeToken() | t.ListTokens() | t.ListAudit() | t.ShowAsker():
             return await perform_for_access(service.access, request)
+        case _:
+            return await _perform_for_subjects(service, request, caller)
+
+
+async def _perform_for_subjects(
+    service: Service,
+    request: a.ActorRequest | FileRequest | BlobRequest | ScheduleRequest,
+    caller: Caller,
+) -> object:
+    """What OK carries in answer to a request about filesets, schedules or actors."""
+    match request:
         case request if isinstance(request, FileRequest | BlobRequest):
             return await perform_for_files(service.files, request)
+        case request if isinstance(request, ScheduleRequest):
+            return await perform_for_schedules(service.schedules, request, caller)
         case _:
             return await perform_for_actors(service.actors, request, caller)
 

@@ -124,6 +124,9 @@ class DispatcherRuntime:
         self.groups_changed()
         self._alarms.outcomes.set_in(0)
 
+    def schedules_changed(self) -> None:
+        self._alarms.schedules.set_in(0)
+
     def runs_here(self, job: UUID) -> bool:
         if len(self._roster) > MOST_LOOKED_THROUGH:
             return False

@@ -59,6 +59,9 @@ class Runtime(ActorRuntime, Protocol):
     def gate_opened(self) -> None:
         """A client opened a gate: others may depend on it, and clients wait for it."""
 
+    def schedules_changed(self) -> None:
+        """Some schedule may have something to do."""
+
     def runs_here(self, job: UUID) -> bool:
         """Whether a worker of this dispatcher has the job; False if that takes long to tell."""
 

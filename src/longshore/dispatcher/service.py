@@ -46,6 +46,7 @@ from longshore.dispatcher.log_pages import log_page
 from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.run_by import run_by, run_by_shapes
 from longshore.dispatcher.runtime_protocol import Runtime as Runtime
+from longshore.dispatcher.schedule_service import ScheduleService
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind, from_code
 from longshore.model.access import AuditEntry
@@ -117,6 +118,7 @@ class Service:
         """What clients ask about tokens and the audit."""
         self.files = FileService(store, settings, utc)
         """What clients and gateways ask about filesets."""
+        self.schedules = ScheduleService(store, settings, runtime)
         self._asker = LOCAL
         self._store = store
         self._settings = settings
@@ -134,6 +136,7 @@ class Service:
         service.actors = self.actors.asked_by(asker, service._store)
         service.access = self.access.asked_by(asker, service._store)
         service.files = self.files.asked_by(asker, service._store)
+        service.schedules = self.schedules.asked_by(asker, service._store)
         return service
 
     # submitting

@@ -34,6 +34,7 @@ _PLACES: Final[dict[str, dict[str, Any]]] = {
     "filesets/name": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},
     "filesets/version": {"pattern": r"^([0-9]{1,15}|latest)$"},
     "filesets/path": {"minLength": 1},
+    "schedules/name": {"pattern": r"^[A-Za-z0-9_.:@+-]{1,200}$"},
     "blobs/sha256": {"pattern": r"^[0-9a-f]{64}$"},
     "requests/verb": {"pattern": r"^[A-Z]{1,40}$"},
 }

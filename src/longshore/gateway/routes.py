@@ -11,6 +11,7 @@ from longshore.gateway import web_models as w
 from longshore.gateway.file_routes import FILE_OPERATIONS
 from longshore.gateway.operation import Operation
 from longshore.gateway.relay import relay
+from longshore.gateway.schedule_routes import SCHEDULE_OPERATIONS
 from longshore.model.group import RetryPlan, RunPlan
 from longshore.model.worker import Capacity
 from longshore.wire.messages import WhyAnswer
@@ -503,4 +504,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: m.Readiness},
     ),
     *FILE_OPERATIONS,
+    *SCHEDULE_OPERATIONS,
 )

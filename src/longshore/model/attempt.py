@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.model.job import Options
+from longshore.model.job import Options, Scheduled
 
 AttemptKey = tuple[UUID, int]
 """A job's id and the token of one attempt at it."""
@@ -73,6 +73,8 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     """How many attempts have failed before."""
     ticket: str = ""
     """With it a program's files are brought and taken."""
+    scheduled: Scheduled | None = None
+    """The schedule that submitted the job."""
 
     @property
     def key(self) -> AttemptKey:

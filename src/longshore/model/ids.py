@@ -79,6 +79,15 @@ def submitted_id(parent: UUID, round: int, index: int) -> UUID:
     return derive_id(parent, index if round == 1 else 1 << 63 | round << 32 | index)
 
 
+def fired_id(schedule: UUID, unix_us: int) -> UUID:
+    """The id of what a schedule submits for the nominal time of so many microseconds.
+
+    It sorts by the nominal time.
+    """
+    noise = derive_id(schedule, unix_us & (1 << 63) - 1).int & (1 << 80) - 1
+    return UUID(int=(unix_us // 1000 & (1 << 48) - 1) << 80 | noise)
+
+
 def watched_id(subject: UUID, round: int, index: int) -> UUID:
     """The id of the message that tells the index-th watcher of the end of this round."""
     return derive_id(subject, 1 << 62 | round << 16 | index)

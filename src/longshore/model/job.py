@@ -86,6 +86,18 @@ class RetryPolicy(Struct, frozen=True, omit_defaults=True, gc=False):
     jitter: float = 0.2
 
 
+class Scheduled(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a job knows of the schedule that submitted it.
+
+    `nominal_at` is the time that it stands for, `last_success_at` that of the newest run which had
+    succeeded when this one was decided.
+    """
+
+    schedule: str
+    nominal_at: datetime
+    last_success_at: datetime | None = None
+
+
 class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """The options of a job that a claim does not read."""
 
@@ -109,6 +121,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """Who submitted it, if a token or a key names that. The dispatcher says so, no submitter."""
     resources: str = ""
     """What it takes of its worker beside a slot: a shape, with which its target ends."""
+    scheduled: Scheduled | None = None
+    """The schedule that submitted it. The dispatcher says so, no submitter."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

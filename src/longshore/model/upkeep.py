@@ -46,6 +46,8 @@ class Told(Struct, frozen=True):
     ends: int = 0
     ready: Mapping[int, int] = {}
     more: bool = False
+    schedules: bool = False
+    """Whether schedules were among those who were told."""
 
 
 class Promoted(Struct, frozen=True):

@@ -7,6 +7,8 @@ A job has its watchers in its options, a group in its head. Whatever ends one of
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from msgspec import Struct
 
 DEFAULT_METHOD = "POST"
@@ -35,5 +37,11 @@ class CallbackWatcher(Struct, frozen=True, omit_defaults=True, tag_field="to", t
     headers: dict[str, str] = {}
 
 
-Watcher = ActorWatcher | CallbackWatcher
+class ScheduleWatcher(Struct, frozen=True, tag_field="to", tag="schedule"):
+    """The schedule that submitted it. No submitter names one: the dispatcher does."""
+
+    schedule: UUID
+
+
+Watcher = ActorWatcher | CallbackWatcher | ScheduleWatcher
 """Who may watch a job or a group. On the wire, `to` says which variant it is."""

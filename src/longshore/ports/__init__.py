@@ -1,7 +1,8 @@
 """The ports: what the engine needs of a store, a link, an executor and a clock.
 
 `store.py` has the verbs of a store, `group_store.py`, `actor_store.py`, `access_store.py`,
-`web_store.py` and `file_store.py` those about groups, actors, tokens, web workers and filesets;
+`web_store.py`, `file_store.py` and `schedule_store.py` those about groups, actors, tokens, web
+workers, filesets and schedules;
 `files.py` has what programs need of filesets; `processes.py` has the rest.
 """
 
@@ -33,6 +34,7 @@ from longshore.ports.processes import ProgramHandler as ProgramHandler
 from longshore.ports.processes import QueueingExecutor as QueueingExecutor
 from longshore.ports.processes import ResumingExecutor as ResumingExecutor
 from longshore.ports.processes import WorkerState as WorkerState
+from longshore.ports.schedule_store import ScheduleStore as ScheduleStore
 from longshore.ports.store import Hint as Hint
 from longshore.ports.store import Store as Store
 from longshore.ports.web_store import WebStore as WebStore

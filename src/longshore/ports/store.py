@@ -52,6 +52,7 @@ from longshore.ports.access_store import AccessStore
 from longshore.ports.actor_store import ActorStore
 from longshore.ports.file_store import FileStore
 from longshore.ports.group_store import GroupStore
+from longshore.ports.schedule_store import ScheduleStore
 from longshore.ports.web_store import WebStore
 
 
@@ -65,7 +66,7 @@ class Hint(StrEnum):
     """An application sent messages to actors in its own transaction."""
 
 
-class Store(GroupStore, ActorStore, AccessStore, WebStore, FileStore, Protocol):
+class Store(GroupStore, ActorStore, AccessStore, WebStore, FileStore, ScheduleStore, Protocol):
     """What all processes share. All methods raise `StoreUnavailable` when the database is away."""
 
     @property

@@ -356,6 +356,8 @@ _EMPTY_ALL = "; ".join(
         "fileset_version",
         "job_input",
         "file_place",
+        "schedule",
+        "fire",
         "log",
         "lane",
         "queue",

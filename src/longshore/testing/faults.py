@@ -97,6 +97,7 @@ from longshore.ports import (
 )
 from longshore.testing.faulty_access import FaultyAccess
 from longshore.testing.faulty_files import FaultyFiles
+from longshore.testing.faulty_schedules import FaultySchedules
 
 Answer = TypeVar("Answer")
 
@@ -144,7 +145,7 @@ def seeded(seed: int, rate: float, verbs: Collection[str] | None = None) -> Plan
     return plan
 
 
-class FaultyStore(FaultyAccess, FaultyFiles):
+class FaultyStore(FaultyAccess, FaultyFiles, FaultySchedules):
     """Any store, with the faults of a plan. `plan` may be exchanged while it is in use."""
 
     def __init__(self, store: Store, plan: Plan = healthy) -> None:

@@ -196,6 +196,9 @@ class InlineDispatcher:
         for attempt in _at_once(self.store.cancelling(self._id)):
             self._on_cancel(attempt.id)
 
+    def schedules_changed(self) -> None:
+        """`claim` looks at all that are due."""
+
     def runs_here(self, job: UUID) -> bool:
         """The store in memory answers at once."""
         return False
@@ -266,6 +269,8 @@ class InlineDispatcher:
     def claim(self, queue: str | None) -> Attempt | None:
         """The next attempt, best first; None if nothing is ready."""
         with self._lock:
+            while _at_once(self._service.schedules.look()) == 0:
+                pass
             if _at_once(self.store.promote()).count or _at_once(self.store.expire()):
                 self.groups_changed()
             slot = self._slot()

@@ -51,10 +51,11 @@ from longshore.store.callback_rows import jobs_for
 from longshore.store.rows import micros
 from longshore.testing.memory_groups import MemoryGroups
 from longshore.testing.memory_rows import ActorRow, JobRow, MailRow, Receipt, TurnRow
+from longshore.testing.memory_schedules import MemorySchedules
 from longshore.testing.memory_subjects import subjects
 
 
-class MemoryActors(MemoryGroups):
+class MemoryActors(MemoryGroups, MemorySchedules):
     """The verbs of actors, and what the pump does for them."""
 
     @abstractmethod
@@ -410,7 +411,8 @@ class MemoryActors(MemoryGroups):
         for job in jobs_for(notices, rows, micros(self._now), callbacks):
             self._submit(job, ready, None, [])
         self._hint(*[Hint.WORK] * bool(ready))
-        return Told(len(notices), ready, more=bool(self._notices))
+        told = self._tell_schedules(notices)
+        return Told(len(notices), ready, bool(self._notices), told)
 
     # No application has a transaction here.
 

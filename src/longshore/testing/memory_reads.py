@@ -22,6 +22,7 @@ from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKin
 from longshore.model.log import KeptEntry
 from longshore.model.notice import Notice
 from longshore.model.run_time import RunTime
+from longshore.model.schedule import Made, Schedule
 from longshore.model.web_worker import WebWorker
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
@@ -72,6 +73,8 @@ class MemoryReads:
         self._web: dict[UUID, WebWorker] = {}
         self._web_gateways: set[UUID] = set()
         self._files = FileRows()
+        self._schedules: dict[UUID, Schedule] = {}
+        self._fires: dict[UUID, dict[datetime, Made]] = {}
         self._sent_groups: set[UUID] = set()
         """The groups that turns submit in this batch."""
         """Nodes of which those that depend on them have not heard."""

@@ -93,6 +93,7 @@ def assignment(claimed: Attempt) -> Assignment:
         claimed.worker if claimed.options.turn else None,
         claimed.options.traceparent,
         claimed.failures,
+        scheduled=claimed.options.scheduled,
     )
 
 

@@ -76,6 +76,7 @@ from longshore.wire.access_messages import ACCESS_ANSWERS, AccessRequest
 from longshore.wire.actor_messages import ACTOR_ANSWERS, ActorRequest
 from longshore.wire.actor_messages import Numbered as Numbered
 from longshore.wire.file_messages import FILE_ANSWERS, BlobRequest, FileRequest
+from longshore.wire.schedule_messages import SCHEDULE_ANSWERS, ScheduleRequest
 from longshore.wire.web_messages import WEB_ANSWERS, WebRequest
 
 PROTOCOL_VERSION = 2
@@ -527,6 +528,7 @@ class HelloAnswer(Struct, frozen=True):
 
 WorkerMessage = Ready | Ping | Done | Logs | Bye
 DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Resend | Exit | Gone
+_SubjectRequest = ActorRequest | AccessRequest | FileRequest | ScheduleRequest
 ClientRequest = (
     Submit
     | Wait
@@ -556,9 +558,7 @@ ClientRequest = (
     | Pause
     | Prune
     | Hello
-    | ActorRequest
-    | AccessRequest
-    | FileRequest
+    | _SubjectRequest
 )
 Request = ClientRequest | WebRequest | BlobRequest
 Answer = Ok | Err
@@ -595,6 +595,6 @@ ANSWERS: Final[dict[type, Any]] = {
     **ACTOR_ANSWERS,
     **WEB_ANSWERS,
     **ACCESS_ANSWERS,
-    **FILE_ANSWERS,
+    **(FILE_ANSWERS | SCHEDULE_ANSWERS),
 }
 """What OK carries in answer to each request."""

@@ -28,7 +28,7 @@ from longshore.model.reports import (
     SuccessReport,
     TurnReport,
 )
-from longshore.model.watcher import ActorWatcher, CallbackWatcher, Watcher
+from longshore.model.watcher import ActorWatcher, CallbackWatcher, ScheduleWatcher, Watcher
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
@@ -86,6 +86,8 @@ def _watcher_bytes(watcher: Watcher) -> int:
         case CallbackWatcher():
             headers = watcher.headers.items()
             return len(watcher.url) + sum(len(name) + len(value) for name, value in headers)
+        case ScheduleWatcher():
+            return 0
         case _:
             assert_never(watcher)
 

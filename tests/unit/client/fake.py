@@ -45,6 +45,7 @@ from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
 from longshore.wire import codec, messages
 from longshore.wire.file_messages import BlobRequest, FileRequest
+from longshore.wire.schedule_messages import ScheduleRequest
 from longshore.wire.web_messages import ListWebWorkers, WebRequest
 
 SILENT = object()
@@ -216,6 +217,8 @@ class FakeDispatcher:
                 raise LongshoreError("this dispatcher knows no web workers")
             case _ if isinstance(request, FileRequest | BlobRequest):
                 raise LongshoreError("this dispatcher knows no filesets")
+            case _ if isinstance(request, ScheduleRequest):
+                raise LongshoreError("this dispatcher knows no schedules")
             case _:
                 return self._answer_about_actors(request)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from longshore.model.actor import ActorTerms, MailAction, NewActor
 from longshore.model.fileset import NewVersion
 from longshore.model.group import AddedNode
 from longshore.model.job import JobState, Options
+from longshore.model.schedule import NewSchedule, Spec, Timing
 from longshore.payload.values import pack
 from longshore.testing.builders import a_group, a_job, new_id
 from longshore.testing.faults import Fault, scripted
@@ -242,7 +244,7 @@ def test_every_kind_of_change_has_its_entry() -> None:
         async with connection(stage, token) as client:
             await everything(client, stage)
         found = await entries(stage)
-        resumed = {"resume_group", "resume_queue", "resume_actor"}
+        resumed = {"resume_group", "resume_queue", "resume_actor", "resume_schedule"}
         assert {one.action for one in found} == ACTIONS | resumed
         assert {one.principal for one in found} == {"token:mail"}
         assert len({(one.action, one.subject) for one in found}) == len(found)
@@ -272,12 +274,26 @@ async def everything(client: Connection, stage: Stage) -> None:
     await client.pause("mail", False)
     await client.prune()
     await actors(client)
+    await schedules(client)
     await client.files.remove("results", [1])
     await client.files.collect()
     await client.files.publish(new_id(), NewVersion("results", bytes(32), 0, 0))
     _, new = new_token(new_id(), "other", Role.READ, Scope(), None)
     await client.create_token(new)
     await client.revoke_token("other")
+
+
+async def schedules(client: Connection) -> None:
+    asked = client.schedules
+    timing = Timing((Spec(cron="0 2 * * *"),))
+    await asked.put(NewSchedule(new_id(), "nightly", timing, job=a_job()))
+    await asked.sync("shop", [NewSchedule(new_id(), "declared", timing, job=a_job())])
+    await asked.pause("nightly", True, "a note")
+    await asked.pause("nightly", False)
+    await asked.trigger("nightly")
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    await asked.backfill("nightly", day, day)
+    await asked.remove("nightly")
 
 
 async def actors(client: Connection) -> None:

@@ -27,5 +27,7 @@ async def tell_watchers(
         if len(known) < len(told.ready):
             alarms.lanes.set_in(0)
         commits.wake()
+    if told.schedules:
+        alarms.schedules.set_in(0)
     if told.more:
         alarms.watchers.set_in(0)

@@ -27,7 +27,7 @@ from longshore.model.actor import Message, ReplyTo
 from longshore.model.attempt import Assignment
 from longshore.model.group import GroupPart
 from longshore.model.ids import derive_id, submitted_id
-from longshore.model.job import LogEntry, Progress, Submission
+from longshore.model.job import LogEntry, Progress, Scheduled, Submission
 from longshore.model.log import LogLimits
 from longshore.model.reports import OutboxGroup, OutboxItem, OutboxJob, OutboxMessage
 from longshore.model.watcher import Watcher
@@ -215,6 +215,14 @@ class Context:
     def kind(self) -> str:
         """The job's kind."""
         return self._assignment.kind
+
+    @property
+    def scheduled(self) -> Scheduled | None:
+        """The schedule that submitted the job; None if none did.
+
+        It has the `nominal_at` that the job stands for, and the `last_success_at` of the schedule.
+        """
+        return self._assignment.scheduled
 
     @property
     def attempt(self) -> int:

@@ -37,6 +37,7 @@ from longshore.store.postgres.peaks import PostgresPeaks
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
+from longshore.store.postgres.schedules import PostgresSchedules
 from longshore.store.postgres.sql import BY_INDEX, STEADY
 from longshore.store.postgres.turn_inputs import filled_turns
 from longshore.store.postgres.web_workers import PostgresWebWorkers
@@ -70,6 +71,7 @@ class PostgresStore(
     PostgresAccess,
     PostgresFiles,
     PostgresLogArchives,
+    PostgresSchedules,
     PostgresPruning,
     PostgresRunTimes,
     PostgresPeaks,

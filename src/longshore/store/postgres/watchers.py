@@ -2,7 +2,7 @@
 
 Whoever tells them takes notices that nobody else has, and holds nothing else that others wait for.
 Then come the actors, by id, then the jobs whose watchers are gone, then the jobs of next turns: the
-order of `actors_sql`.
+order of `actors_sql`. Schedules come last, by id.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.mailboxes import Mailboxes
 from longshore.store.postgres.next_turns import wake
+from longshore.store.postgres.schedules import tell_schedules
 from longshore.store.postgres.states import GROUP_STATES, STATES
 from longshore.store.postgres.submit import SubmitBatch
 from longshore.store.rows import clean, micros, read_notice, utc_now
@@ -93,6 +94,7 @@ async def tell_watchers(
         len(notices),
         Counter(ready) + intake.ready,
         more=len(some) < len(found) or len(found) == most,
+        schedules=await tell_schedules(tx, notices),
     )
 
 

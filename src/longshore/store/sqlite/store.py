@@ -58,6 +58,7 @@ from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import peaks as peak_verbs
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite import run_times as run_time_verbs
+from longshore.store.sqlite import schedules as schedule_verbs
 from longshore.store.sqlite.depths import depths
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.filling import callback_secret, filled
@@ -388,6 +389,21 @@ class SqliteStore:
         if not await self._read(lambda tx: access.has_old(tx, older_than_s)):
             return 0
         return await self._write(lambda tx: access.forget_audit(tx, older_than_s, most))
+
+    # schedules
+
+    put_schedule = _writes(schedule_verbs.put_schedule)
+    remove_schedule = _writes(schedule_verbs.remove_schedule)
+    pause_schedule = _writes(schedule_verbs.pause_schedule)
+    schedule = _reads(schedule_verbs.schedule)
+    schedules = _reads(schedule_verbs.schedules)
+    fires = _reads(schedule_verbs.fires)
+    fires_between = _reads(schedule_verbs.fires_between)
+    fire_of = _reads(schedule_verbs.fire_of)
+    due_schedules = _reads(schedule_verbs.due_schedules)
+    record_fires = _writes(schedule_verbs.record_fires)
+    pending_fires = _reads(schedule_verbs.pending_fires)
+    fires_submitted = _writes(schedule_verbs.fires_submitted)
 
     # how long kinds run
 

@@ -18,6 +18,7 @@ from longshore.ports import Told
 from longshore.store.callback_rows import SubjectRow, jobs_for
 from longshore.store.rows import clean, read_notice
 from longshore.store.sqlite.mailing import Mailing
+from longshore.store.sqlite.schedules import tell_schedules
 from longshore.store.sqlite.submit import accept
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 from longshore.store.sqlite.waking import wake
@@ -53,7 +54,8 @@ def tell_watchers(tx: Transaction, most: int, callbacks: CallbackTerms) -> Told:
             tx.execute(_NOTE_GONE, (notice.subject.bytes, text))
     mailing.close()
     woken = wake(tx, mailing.touched)
-    return Told(len(notices), woken.by_sends + called, more=has_notices(tx))
+    told = tell_schedules(tx, notices)
+    return Told(len(notices), woken.by_sends + called, has_notices(tx), told)
 
 
 def _call_back(tx: Transaction, notices: Sequence[Notice], terms: CallbackTerms) -> Counter[int]:

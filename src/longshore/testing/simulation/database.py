@@ -42,6 +42,8 @@ READS: Final = frozenset(
     | {"web_attendance", "web_workers", "version_of_job", "filesets", "fileset_versions"}
     | {"fileset_version", "blob_generations", "doomed_blobs", "unused_bytes", "old_logs"}
     | {"log_parts", "peaks"}
+    | {"schedule", "schedules", "fires", "fires_between", "fire_of", "due_schedules"}
+    | {"pending_fires"}
 )
 
 Answer = TypeVar("Answer")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -135,4 +136,13 @@ def variables(assignment: Assignment, folders: Folders) -> dict[str, str]:
     }
     if folders.secrets is not None:
         told["LONGSHORE_SECRETS"] = str(folders.secrets)
+    if (scheduled := assignment.scheduled) is not None:
+        told["LONGSHORE_SCHEDULE"] = scheduled.schedule
+        told["LONGSHORE_NOMINAL_AT"] = _time_text(scheduled.nominal_at)
+        if scheduled.last_success_at is not None:
+            told["LONGSHORE_LAST_SUCCESS_AT"] = _time_text(scheduled.last_success_at)
     return told
+
+
+def _time_text(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
