@@ -35,7 +35,9 @@ def why_no_key(key: str) -> str | None:
     if not value or not value.isprintable() or "*" in value:
         return f"the value of the key '{key}' must be printable text without *"
     if len(key) > MOST_KEY_CHARS:
-        return f"the key '{key[:40]}…' has {len(key)} characters; at most {MOST_KEY_CHARS} are taken"
+        return (
+            f"the key '{key[:40]}…' has {len(key)} characters; at most {MOST_KEY_CHARS} are taken"
+        )
     return None
 
 
@@ -97,7 +99,11 @@ def matches(pattern: str, key: str) -> bool:
 def rule_for(key: str, rules: Iterable[LimitRule]) -> LimitRule | None:
     """The most specific rule about a key: the key itself, or else the longest pattern."""
     found = [rule for rule in rules if matches(rule.pattern, key)]
-    return max(found, key=lambda rule: (not rule.pattern.endswith("*"), len(rule.pattern)), default=None)
+    return max(found, key=_specific, default=None)
+
+
+def _specific(rule: LimitRule) -> tuple[bool, int]:
+    return not rule.pattern.endswith("*"), len(rule.pattern)
 
 
 def bounds_of(limit: JobLimit, rules: Iterable[LimitRule]) -> Bounds:

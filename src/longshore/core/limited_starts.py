@@ -2,9 +2,9 @@
 
 Theory. A store that claims jobs with limits locks their keys, reads what it has of them
 (`KeyState`), and asks `Starts` about one job after another, in the order of claims. A job starts if
-each of its keys has room; it then holds a *slot* of each key that has a concurrency. Slots are
-numbered from 1 to the limit, and a store never has two rows of one slot: so nothing is ever above,
-even if two claims should count at the same moment.
+each of its keys has room; it then holds a *slot* of each, also where nothing limits the key so far:
+a rule may come while the job runs. Slots are numbered from 1 on, and a store never has two rows of
+one slot: so nothing is ever above, even if two claims should count at the same moment.
 
 A slot is held by an attempt, that is by a job and its token. It is free once the job has left that
 attempt: whatever ended it, nobody has to give anything back, and no slot can leak.
@@ -63,6 +63,7 @@ class Starts:
         self._keys = keys
         self._now = now
         self._bounds: dict[JobLimit, Bounds] = {}
+        self._free_from: dict[str, int] = {}
         self.passed: dict[str, int] = {}
         """For each key with a rate of which units began, the time to keep."""
 
@@ -75,10 +76,9 @@ class Starts:
             if state is None:
                 return NOT_NOW
             bounds = self._bounds_of(limit)
-            if bounds.concurrency is not None:
-                if len(state.slots) >= bounds.concurrency:
-                    return Behind(limit.key)
-                slots.append((limit.key, _first_free(state.slots)))
+            if bounds.concurrency is not None and len(state.slots) >= bounds.concurrency:
+                return Behind(limit.key)
+            slots.append((limit.key, self._first_free(limit.key, state.slots)))
             if bounds.rate is not None:
                 found = pass_units(bounds.rate, limit.units, state.even_at, self._now)
                 if not isinstance(found, Passed):
@@ -109,15 +109,18 @@ class Starts:
         found = pass_units(bounds.rate, limit.units, state.even_at, self._now)
         return None if isinstance(found, Passed) else found.until
 
+    def _first_free(self, key: str, slots: set[int]) -> int:
+        """The lowest number that no slot has. Slots only become fewer while this decides."""
+        number = self._free_from.get(key, 1)
+        while number in slots:
+            number += 1
+        self._free_from[key] = number
+        return number
+
     def _bounds_of(self, limit: JobLimit) -> Bounds:
         if limit not in self._bounds:
             self._bounds[limit] = bounds_of(limit, self._rules)
         return self._bounds[limit]
-
-
-def _first_free(slots: set[int]) -> int:
-    """The lowest number that no slot has; at most one more than there are."""
-    return next(number for number in range(1, len(slots) + 2) if number not in slots)
 
 
 def keys_text(limits: Sequence[JobLimit]) -> str | None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.limits import JobLimit
 from longshore.model.watcher import Watcher
 
 DEFAULT_QUEUE = "default"
@@ -108,6 +109,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """Who submitted it, if a token or a key names that. The dispatcher says so, no submitter."""
     resources: str = ""
     """What it takes of its worker beside a slot: a shape, with which its target ends."""
+    limits: tuple[JobLimit, ...] = ()
+    """The keys that it counts for, and what limits them unless a rule does (`model.limits`)."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -52,3 +52,15 @@ class KeyView(Struct, frozen=True, omit_defaults=True):
     is_waited_for: bool = False
     next_s: float | None = None
     """In how many seconds its rate lets the next unit begin; None if it has none."""
+
+
+class LimitsOpened(Struct, frozen=True):
+    """How many jobs may be claimed again that waited behind keys, by lane.
+
+    `next_s` is in how many seconds a rate has room again. `after` is the last key that was looked
+    at; empty if there are no more.
+    """
+
+    ready: dict[int, int] = {}
+    next_s: float | None = None
+    after: str = ""

@@ -51,6 +51,7 @@ from longshore.ports.access_store import AccessStore
 from longshore.ports.actor_store import ActorStore
 from longshore.ports.file_store import FileStore
 from longshore.ports.group_store import GroupStore
+from longshore.ports.limit_store import LimitStore
 from longshore.ports.web_store import WebStore
 
 
@@ -64,7 +65,7 @@ class Hint(StrEnum):
     """An application sent messages to actors in its own transaction."""
 
 
-class Store(GroupStore, ActorStore, AccessStore, WebStore, FileStore, Protocol):
+class Store(GroupStore, ActorStore, AccessStore, WebStore, FileStore, LimitStore, Protocol):
     """What all processes share. All methods raise `StoreUnavailable` when the database is away."""
 
     @property

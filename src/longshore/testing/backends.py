@@ -365,6 +365,9 @@ _EMPTY_ALL = "; ".join(
         "run_time",
         "access_token",
         "audit",
+        "limit_rule",
+        "limit_key",
+        "hold",
         "worker",
     )
 )

@@ -28,7 +28,9 @@ def test_a_key_is_a_name_and_a_value(key: str) -> None:
     assert why_no_key(key) is None
 
 
-@pytest.mark.parametrize("key", ["", "tenant", "=a", "tenant=", "1t=a", "t=a\nb", "t=a*", "t=" + "x" * 200])
+@pytest.mark.parametrize(
+    "key", ["", "tenant", "=a", "tenant=", "1t=a", "t=a\nb", "t=a*", "t=" + "x" * 200]
+)
 def test_what_is_no_key_is_refused_with_the_reason(key: str) -> None:
     assert why_no_key(key)
 

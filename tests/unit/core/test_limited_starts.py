@@ -18,9 +18,7 @@ from longshore.model.limits import JobLimit, LimitRule, Rate
 
 NOW = 1_000_000_000
 KEYS = ["t=a", "t=b", "u=c"]
-JOBS = st.lists(
-    st.lists(st.sampled_from(KEYS), min_size=1, max_size=3, unique=True), max_size=30
-)
+JOBS = st.lists(st.lists(st.sampled_from(KEYS), min_size=1, max_size=3, unique=True), max_size=30)
 
 
 def starts(rules: list[LimitRule], **slots: set[int]) -> Starts:
@@ -52,15 +50,17 @@ def test_a_key_that_another_has_is_not_judged() -> None:
     assert starts([], t_a=set()).of([JobLimit("t=a", 1), JobLimit("t=b", 1)]) is NOT_NOW
 
 
-def test_a_key_without_any_limit_lets_all_begin_without_slots() -> None:
-    assert starts([], t_a=set()).of([JobLimit("t=a")]) == Start(())
+def test_a_key_that_nothing_limits_counts_too_as_a_rule_may_come() -> None:
+    decide = starts([], t_a=set())
+    assert decide.of([JobLimit("t=a")]) == Start((("t=a", 1),))
+    assert decide.of([JobLimit("t=a")]) == Start((("t=a", 2),))
 
 
 def test_a_rate_says_until_when() -> None:
     decide = starts([], t_a=set())
     limit = [JobLimit("t=a", rate=Rate(1, 2.0))]
     assert decide.until(limit[0]) is None
-    assert decide.of(limit) == Start(())
+    assert decide.of(limit) == Start((("t=a", 1),))
     assert decide.of(limit) == Behind("t=a", NOW + 2_000_000)
     assert decide.passed == {"t=a": NOW + 2_000_000}
     assert decide.room(limit[0]) == 0

@@ -35,6 +35,7 @@ from longshore.model.job import Finished, Refused, Submission, Submitted
 from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.changes import hold_if_paused
+from longshore.store.postgres.claimed_rows import claimed_attempt, left_of, slot_columns
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
@@ -47,6 +48,7 @@ from longshore.store.postgres.finish import (
 )
 from longshore.store.postgres.growth import Growth, Refusals
 from longshore.store.postgres.kept_turns import CLAIM_KEEPING
+from longshore.store.postgres.limited_claims import LimitedClaim, LimitedScan, open_keys
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.publishing import checked_versions, publish_versions
 from longshore.store.postgres.settling import Cursor, Settling, Starts
@@ -72,11 +74,13 @@ from longshore.store.postgres.sql import (
 from longshore.store.postgres.states import READY, RUNNING, STATES
 from longshore.store.postgres.submit import StartColumns, SubmitBatch, TurnSlots
 from longshore.store.postgres.turns import TurnBatch, concerns_actors
-from longshore.store.rows import INT64, unpack_options
+from longshore.store.rows import INT64
 
 GENERAL_BATCHES: Final = 20
 FEWEST_PLAIN: Final = 0.75
 """If fewer of a batch's ends are plain, so many batches of groups are not tried as plain ones."""
+MOST_KNOWN: Final = 100_000
+"""How many keys of limits, and attempts that hold some, are remembered."""
 
 
 class ClaimScan(NamedTuple):
@@ -91,6 +95,7 @@ class ClaimScan(NamedTuple):
     cost_s: float
     contested: frozenset[int]
     barred: frozenset[int]
+    limited: LimitedScan | None = None
 
 
 class PumpResult(Struct, frozen=True):
@@ -116,6 +121,10 @@ class Pump:
     def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
         self.cursors = ClaimCursors()
         self._lanes: set[int] = set()
+        self._keys: set[str] = set()
+        """Keys of limits whose rows are stored."""
+        self._held: dict[int, frozenset[str]] = {}
+        """The keys of attempts with limits that claims of this process started, by token."""
         self._actors = KnownActors()
         self._expiry_margin_s = expiry_margin_s
         self._clock = clock
@@ -160,6 +169,8 @@ class Pump:
         submitted, lost_jobs = await _accept(records, intake, batch, history)
         if turns is not None and (lost or lost_jobs):
             await turns.bring_back([*lost, *lost_jobs], intake)
+        released = self._released(ends)
+        opened = (await open_keys(tx, released, self.cursors))[0] if released else Counter[int]()
         scans: list[ClaimScan] = []
         left: set[int] = set()
         for claim in batch.claims:
@@ -171,6 +182,7 @@ class Pump:
                 scans += found
         await publish_versions(tx, ends, finished)
         by_ends = records.ready + settling.ready + (turns.ready_by_ends if turns else Counter())
+        by_ends += opened
         ready = by_ends + intake.ready + (turns.ready if turns else Counter())
         taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
@@ -190,6 +202,7 @@ class Pump:
             turns.replies if turns else [],
             tx.has_watched_ends,
             intake.turns,
+            _soonest_s(scans),
         )
         if ends:
             self._ends_groups = bool(records.parents)
@@ -232,12 +245,16 @@ class Pump:
             return await self._take_one(lines, dispatcher, batch, known)
         if batch.sends:
             return None
+        if batch.finishes and self._released(batch.finishes):
+            return None
         if batch.finishes and self._ends_groups:
             return await self._end_plain(lines, dispatcher, batch)
         if batch.finishes:
             return await self._end_alone(lines, dispatcher, batch)
         items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
+            return None
+        if any(job.options.limits for job in batch.submits):
             return None
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
             return None
@@ -403,9 +420,35 @@ class Pump:
             slots = {job.id.int: slot for job, slot in reversed(pairs) if id(job) in sound}
         return StartColumns(dispatcher, self._expiry_margin_s, slots)
 
+    def _released(self, ends: Sequence[End]) -> set[str]:
+        """The keys of limits that these ends may bring room to, as far as this process knows."""
+        if not self._held:
+            return set()
+        keys = (self._held.get(end.token) for end in ends)
+        return {key for some in keys if some is not None for key in some}
+
+    def _note_limits(self, drawn: PumpResult) -> None:
+        """Remembers which keys the attempts hold that began; forgets those that ended."""
+        for end in drawn.pumped.finished if self._held else ():
+            self._held.pop(end.token, None)
+        for scan in drawn.scans:
+            if scan.limited is None:
+                continue
+            self._keys |= scan.limited.keys
+            self._keys -= scan.limited.unknown
+            for one in scan.claimed:
+                if one.options.limits:
+                    self._held[one.token] = frozenset(one.key for one in one.options.limits)
+        if len(self._keys) > MOST_KNOWN:
+            self._keys.clear()
+        while len(self._held) > MOST_KNOWN:
+            # Such an attempt was lost, or ended elsewhere. `open_limits` finds what it left.
+            del self._held[next(iter(self._held))]
+
     def committed(self, drawn: PumpResult) -> None:
         """Remembers what a committed batch showed."""
         self._lanes |= drawn.new_lanes
+        self._note_limits(drawn)
         self._actors.note(drawn.known)
         now = self._clock()
         for scan in drawn.scans:
@@ -428,11 +471,49 @@ class Pump:
         """Serves one claim. A lane that seems empty gets a full look before it counts as empty."""
         lanes = dict.fromkeys(claim.lanes)
         first = await self._read(tx, dispatcher, lanes, claim, claim.slots, room)
+        if first.barred and claim.ahead is None:
+            return await self._claim_limited(tx, dispatcher, claim, first, room)
         unseen = self.cursors.unseen(first.look, first.took, self._clock()) if first.short else []
         if not unseen:
             return [first]
-        left = _left(claim.slots, first.claimed)
+        left = left_of(claim.slots, first.claimed)
         rest = await self._read(tx, dispatcher, unseen, claim, left, room - first.size)
+        if rest.barred and claim.ahead is None:
+            return [first, *await self._claim_limited(tx, dispatcher, claim, rest, room, left)]
+        return [first, rest]
+
+    async def _claim_limited(
+        self,
+        tx: Transaction,
+        dispatcher: UUID,
+        claim: Claim,
+        met: ClaimScan,
+        room: int,
+        slots: Sequence[SessionKey] | None = None,
+    ) -> list[ClaimScan]:
+        """Goes on from a scan that met a job with limits."""
+        left = left_of(claim.slots if slots is None else slots, met.claimed)
+        began = self._clock()
+        limited = LimitedClaim(tx, dispatcher, self._expiry_margin_s, self._keys)
+        lanes = tuple(dict.fromkeys(claim.lanes))
+        took = await limited.take(lanes, left, room - met.size)
+        first = met._replace(barred=frozenset())
+        # It moves no cursor: it passes over jobs whose keys another transaction has.
+        plan = ScanPlan([], frozenset(), {})
+        contested = frozenset(lanes if took.is_contested else ())
+        cost_s = self._clock() - began
+        rest = ClaimScan(
+            plan,
+            [],
+            took.claimed,
+            took.counts,
+            took.size,
+            False,
+            cost_s,
+            contested,
+            frozenset(),
+            took,
+        )
         return [first, rest]
 
     async def _read(
@@ -446,7 +527,7 @@ class Pump:
     ) -> ClaimScan:
         began = self._clock()
         look = self.cursors.look(lanes, began)
-        workers, sessions, places = _slot_columns(slots)
+        workers, sessions, places = slot_columns(slots)
         bounds = self._expiry_margin_s, room, None if claim.ahead is None else sorted(claim.ahead)
         ranges = zip(*look.ranges, strict=True)
         statement = CLAIM_KEEPING if claim.keeps else CLAIM
@@ -460,16 +541,8 @@ class Pump:
         claimed: list[Attempt] = []
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
-            _, _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = (
-                row
-            )
-            reached[lane, urgency] = (rank, number)
-            options = unpack_options(options)
-            slot = workers[place - 1], sessions[place - 1]
-            of_job = id, number, token, kind, args, options
-            begun, failures, crashes, left_s, round, waited_s = tries
-            tried = begun, failures, crashes, False, ~urgency, left_s, round
-            claimed.append(Attempt(*of_job, *slot, *tried, waited_s=waited_s))
+            reached[row["lane"], row["urgency"]] = (row["rank"], row["number"])
+            claimed.append(claimed_attempt(row, workers, sessions))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)
         # A claim that is full of bytes, or was barred, says nothing of what lies behind it.
@@ -499,23 +572,10 @@ async def _accept(
     return submitted, records.lost_of_turns(answers[: len(sent)])
 
 
-def _slot_columns(slots: Sequence[SessionKey]) -> tuple[list[UUID], list[int], list[int]]:
-    """Each session once, and for each slot, in order, which of them it is of."""
-    known: dict[SessionKey, int] = {}
-    places = [known.setdefault(slot, len(known) + 1) for slot in slots]
-    return [slot.worker for slot in known], [slot.session for slot in known], places
-
-
-def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[SessionKey]:
-    """The slots that these attempts have left free."""
-    used = Counter((attempt.worker.int, attempt.session) for attempt in taken)
-    left = []
-    for slot in slots:
-        if used[slot.worker.int, slot.session]:
-            used[slot.worker.int, slot.session] -= 1
-        else:
-            left.append(slot)
-    return left
+def _soonest_s(scans: Sequence[ClaimScan]) -> float | None:
+    """In how many seconds a rate lets the first of the jobs begin that claims put behind keys."""
+    found = [scan.limited.open_s for scan in scans if scan.limited is not None]
+    return min((one for one in found if one is not None), default=None)
 
 
 def _does_more(end: End) -> bool:

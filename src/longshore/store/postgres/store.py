@@ -31,6 +31,7 @@ from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
+from longshore.store.postgres.limits import PostgresLimits
 from longshore.store.postgres.new_run import PostgresNewRuns
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
@@ -65,6 +66,7 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 
 
 class PostgresStore(
+    PostgresLimits,
     PostgresAccess,
     PostgresFiles,
     PostgresPruning,
