@@ -59,3 +59,4 @@ class Alarms:
         self.watchers = Alarm(clock)
         self.lanes = Alarm(clock)
         self.sends = Alarm(clock)
+        self.limits = Alarm(clock)

@@ -31,6 +31,7 @@ from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.heartbeats import Heartbeats
 from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
+from longshore.dispatcher.duties.limits import SOONEST_S, LimitUpkeep
 from longshore.dispatcher.duties.lost_workers import find_lost
 from longshore.dispatcher.duties.outcomes import find_outcomes, find_replies
 from longshore.dispatcher.duties.promotion import promote
@@ -160,6 +161,7 @@ class Dispatcher:
             learn_lanes=lambda: self._alarms.lanes.set_in(0),
             tell_watchers=lambda: self._alarms.watchers.set_in(0),
             meter=meter,
+            open_limits_in=lambda seconds: self._alarms.limits.set_in(max(SOONEST_S, seconds)),
         )
 
     def _make_duties(self, has_ended: HasEnded) -> list[Duty]:
@@ -174,6 +176,7 @@ class Dispatcher:
         tending = partial(tend_actors, store, alarms, self._replies.tell)
         callbacks = callback_terms(settings)
         watchers = partial(tell_watchers, store, scheduler, commits, alarms, callbacks)
+        limits = LimitUpkeep(store, scheduler, commits, alarms.limits)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [
             Every(settings.renew_s, self._renew),
@@ -200,6 +203,7 @@ class Dispatcher:
             WhenRung(alarms.actors, settings.sweep_s, tending),
             WhenRung(alarms.watchers, settings.group_poll_s, watchers),
             WhenRung(alarms.sends, settings.poll_s, partial(deliver_sends, store, alarms)),
+            WhenRung(alarms.limits, settings.poll_s, limits.open),
             Always(hints),
         ]
 

@@ -398,6 +398,11 @@ It adds no lane. Another submitter of a job in the same new lane would wait for 
 transaction ends, which may take hours: see `keeper_sql.ADOPT_LANES`.
 """
 
+ENQUEUE_LIMITED: Final = f"""{inserted(started=False, limited=True)},{TALLIED}
+SELECT id, number FROM new
+"""
+"""`ENQUEUE`, if some of the jobs have limits."""
+
 _BEGAN_AT: Final = """greatest(
         j.started_at, statement_timestamp() - n.ran_s * interval '1 s'
     )"""
