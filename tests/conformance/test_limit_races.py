@@ -11,7 +11,7 @@ import pytest
 from longshore.model.attempt import Attempt
 from longshore.model.limits import JobLimit, LimitRule
 from longshore.testing.backends import Backend
-from longshore.testing.builders import Scene, a_claim, a_job, done
+from longshore.testing.builders import Scene, a_claim, a_job, done, lane
 
 ROUNDS = 10
 
@@ -24,19 +24,22 @@ async def rival(backend: Backend, scene: Scene) -> AsyncIterator[Scene]:
 
 
 async def test_two_dispatchers_never_both_get_the_last_slot(scene: Scene, rival: Scene) -> None:
-    slot, other = await scene.attend(), await rival.attend()
-    for n in range(ROUNDS):
-        key = JobLimit(f"t={n}", 1)
-        await scene.accepted(*(a_job(limits=(key,)) for _ in range(2)))
-        here, there = await asyncio.gather(scene.claim(slot, most=2), rival.claim(other, most=2))
+    """Each has a lane of its own: they meet at the key alone."""
+    slot, other = await scene.attend(kinds=["here"]), await rival.attend(kinds=["there"])
+    mine, theirs = lane(kind="here"), lane(kind="there")
+    key = JobLimit("t=a", 1)
+    for _ in range(ROUNDS):
+        await scene.accepted(*(a_job(limits=(key,), kind=kind) for kind in ("here", "there")))
+        here, there = await asyncio.gather(scene.claim(slot, mine), rival.claim(other, theirs))
         assert len(here) + len(there) <= 1
-        if not here and not there:
-            here = await scene.claim(slot, most=2)
-            assert len(here) == 1
-        await scene.finish(*map(done, here))
-        await rival.finish(*map(done, there))
-        assert [len(await rival.claim(other, most=2))] == [1]
+        here = here or ([] if there else await scene.claim(slot, mine))
+        assert len(here) + len(there) == 1
         assert (await rival.store.limit_key(key.key)).held == 1
+        await scene.pump(list(map(done, here)))
+        await rival.pump(list(map(done, there)))
+        last = await (rival.claim(other, theirs) if here else scene.claim(slot, mine))
+        assert len(last) == 1
+        await (rival if here else scene).finish(*map(done, last))
 
 
 async def test_an_end_wakes_what_another_dispatcher_puts_behind_the_key(
