@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "dispatchers": "commands.workers:list_dispatchers",
     "capacity": "commands.workers:show_capacity",
     "queues": "commands.queues:list_queues",
+    "limits": "commands.limits:limits",
     "prune": "commands.prune:prune",
     "filesets": "commands.filesets:filesets",
     "callbacks": "commands.callbacks:callbacks",

@@ -39,6 +39,7 @@ from longshore.wire import actor_messages as a
 from longshore.wire import file_messages as f
 from longshore.wire import messages as m
 from longshore.wire import web_messages as w
+from longshore.wire.limit_messages import LimitRequest
 
 LEAST_WAIT: Final = 100
 """A WAIT counts for at least this many jobs."""
@@ -116,8 +117,10 @@ def check_request(request: m.Request) -> None:
             _check_more(request)
 
 
-def _check_more(request: f.FileRequest | f.BlobRequest | w.WebRequest) -> None:
-    if isinstance(request, w.WebRequest):
+def _check_more(request: f.FileRequest | f.BlobRequest | w.WebRequest | LimitRequest) -> None:
+    if isinstance(request, LimitRequest):
+        pass  # the service checks the one key or pattern that it names
+    elif isinstance(request, w.WebRequest):
         _check_of_gateway(request)
     else:
         _check_files(request)

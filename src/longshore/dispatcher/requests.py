@@ -13,6 +13,7 @@ from longshore.dispatcher.budgets import RequestBudgets
 from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.file_service import perform_for_files
+from longshore.dispatcher.limit_service import perform_for_limits
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.service import Service
@@ -28,6 +29,7 @@ from longshore.wire import messages as m
 from longshore.wire.access_messages import ON_BEHALF, unwrapped
 from longshore.wire.codec import encode, from_client, ok, request_number
 from longshore.wire.file_messages import BlobRequest, FileRequest
+from longshore.wire.limit_messages import LimitRequest
 from longshore.wire.portions import MAX_MESSAGE_BYTES, portions
 from longshore.wire.reports import error_bytes
 from longshore.wire.web_messages import WebRequest
@@ -233,6 +235,8 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
             return await service.hello()
         case t.CreateToken() | t.RevokeToken() | t.ListTokens() | t.ListAudit() | t.ShowAsker():
             return await perform_for_access(service.access, request)
+        case request if isinstance(request, LimitRequest):
+            return await perform_for_limits(service.limits, request)
         case request if isinstance(request, FileRequest | BlobRequest):
             return await perform_for_files(service.files, request)
         case _:

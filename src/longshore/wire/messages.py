@@ -76,6 +76,8 @@ from longshore.wire.access_messages import ACCESS_ANSWERS, AccessRequest
 from longshore.wire.actor_messages import ACTOR_ANSWERS, ActorRequest
 from longshore.wire.actor_messages import Numbered as Numbered
 from longshore.wire.file_messages import FILE_ANSWERS, BlobRequest, FileRequest
+from longshore.wire.greeting import HelloAnswer as HelloAnswer
+from longshore.wire.limit_messages import LIMIT_ANSWERS, LimitRequest
 from longshore.wire.web_messages import WEB_ANSWERS, WebRequest
 
 PROTOCOL_VERSION = 2
@@ -516,15 +518,6 @@ class WhyAnswer(Struct, frozen=True):
     """Its key, if it belongs to a group."""
 
 
-class HelloAnswer(Struct, frozen=True):
-    """The dispatcher that answers."""
-
-    v: int
-    version: str
-    dispatcher: UUID
-    now: datetime
-
-
 WorkerMessage = Ready | Ping | Done | Logs | Bye
 DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Resend | Exit | Gone
 ClientRequest = (
@@ -559,6 +552,7 @@ ClientRequest = (
     | ActorRequest
     | AccessRequest
     | FileRequest
+    | LimitRequest
 )
 Request = ClientRequest | WebRequest | BlobRequest
 Answer = Ok | Err
@@ -596,5 +590,6 @@ ANSWERS: Final[dict[type, Any]] = {
     **WEB_ANSWERS,
     **ACCESS_ANSWERS,
     **FILE_ANSWERS,
+    **LIMIT_ANSWERS,
 }
 """What OK carries in answer to each request."""

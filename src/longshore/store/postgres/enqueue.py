@@ -32,7 +32,8 @@ from longshore.store.postgres.columns import (
 )
 from longshore.store.postgres.deliveries_sql import ENQUEUE_SENDS
 from longshore.store.postgres.known_sql import HOLDERS, KNOWN
-from longshore.store.postgres.sql import ENQUEUE, ENQUEUE_LIMITED, MARK
+from longshore.store.postgres.limits_sql import ENQUEUE_LIMITED
+from longshore.store.postgres.sql import ENQUEUE, MARK
 
 TURNS: Final = 5
 _NOTIFY: Final = "SELECT pg_notify('longshore', $1::text)"

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from longshore.store.postgres.sql import CLAIMED_COLUMNS, CLAIMED_JOB, MAY_TAKE
+from longshore.store.postgres.sql import (
+    CLAIMED_COLUMNS,
+    CLAIMED_JOB,
+    MAY_TAKE,
+    TALLIED,
+    inserted,
+)
 from longshore.store.postgres.start_rules import lane_may_start
 from longshore.store.postgres.states import OWNED, READY
 
 _IS_HELD: Final = f"""EXISTS (
     SELECT FROM longshore.job AS j WHERE j.id = h.job AND j.token = h.token AND j.state IN ({OWNED})
 )"""
+
+SUBMIT_LIMITED: Final = f"""{inserted(started=False, limited=True)}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Stores jobs with limits, which only a claim starts."""
+
+ENQUEUE_LIMITED: Final = f"""{inserted(started=False, limited=True)},{TALLIED}
+SELECT id, number FROM new
+"""
+"""`ENQUEUE`, if some of the jobs have limits."""
 
 FRONT: Final = f"""
 SELECT l.*

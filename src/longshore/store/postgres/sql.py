@@ -359,11 +359,6 @@ SELECT id, number, state, lane, token FROM new
 """
 """Stores jobs."""
 
-SUBMIT_LIMITED: Final = f"""{inserted(started=False, limited=True)}
-SELECT id, number, state, lane, token FROM new
-"""
-"""Stores jobs with limits, which only a claim starts."""
-
 SUBMIT_TURNS: Final = f"""{inserted(started=False, turns=True)}
 SELECT id, number, state, lane, token FROM new
 """
@@ -397,11 +392,6 @@ SELECT id, number FROM new
 It adds no lane. Another submitter of a job in the same new lane would wait for that row until this
 transaction ends, which may take hours: see `keeper_sql.ADOPT_LANES`.
 """
-
-ENQUEUE_LIMITED: Final = f"""{inserted(started=False, limited=True)},{TALLIED}
-SELECT id, number FROM new
-"""
-"""`ENQUEUE`, if some of the jobs have limits."""
 
 _BEGAN_AT: Final = """greatest(
         j.started_at, statement_timestamp() - n.ran_s * interval '1 s'

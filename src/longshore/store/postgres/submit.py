@@ -33,10 +33,10 @@ from longshore.store.postgres.connections import TURNS, Transaction, is_data_err
 from longshore.store.postgres.key_holders import holder_of, staging_of
 from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.limited_claims import keys_to_wait_behind
+from longshore.store.postgres.limits_sql import SUBMIT_LIMITED
 from longshore.store.postgres.sql import (
     START_TURNS,
     SUBMIT,
-    SUBMIT_LIMITED,
     SUBMIT_STARTED,
     SUBMIT_TURNS,
 )
