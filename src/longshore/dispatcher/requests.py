@@ -27,6 +27,7 @@ from longshore.ports import Link
 from longshore.wire import access_messages as t
 from longshore.wire import messages as m
 from longshore.wire.access_messages import ON_BEHALF, unwrapped
+from longshore.wire.actor_messages import ActorRequest
 from longshore.wire.codec import encode, from_client, ok, request_number
 from longshore.wire.file_messages import BlobRequest, FileRequest
 from longshore.wire.limit_messages import LimitRequest
@@ -235,12 +236,20 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
             return await service.hello()
         case t.CreateToken() | t.RevokeToken() | t.ListTokens() | t.ListAudit() | t.ShowAsker():
             return await perform_for_access(service.access, request)
-        case request if isinstance(request, LimitRequest):
-            return await perform_for_limits(service.limits, request)
-        case request if isinstance(request, FileRequest | BlobRequest):
-            return await perform_for_files(service.files, request)
         case _:
-            return await perform_for_actors(service.actors, request, caller)
+            return await _perform_more(service, request, caller)
+
+
+async def _perform_more(
+    service: Service,
+    request: LimitRequest | FileRequest | BlobRequest | ActorRequest,
+    caller: Caller,
+) -> object:
+    if isinstance(request, LimitRequest):
+        return await perform_for_limits(service.limits, request)
+    if isinstance(request, FileRequest | BlobRequest):
+        return await perform_for_files(service.files, request)
+    return await perform_for_actors(service.actors, request, caller)
 
 
 def failed(rid: int, error: LongshoreError) -> list[bytes]:

@@ -39,7 +39,7 @@ _NUMBER = Whole(0, MOST_UNITS)
 @click.option("--burst", type=Whole(1, MOST_UNITS), metavar="N", help="More than that at once (1).")
 @client_options
 def limits(context: click.Context, /, action: str, pattern: str | None, **given: Any) -> None:
-    """List the rules of limits, set or remove one, or show what limits a key.
+    """List rules of limits, set or remove one, show a key.
 
     A rule is about a key, such as tenant=acme, or about all keys that begin as its pattern does:
     tenant=* or tenant=ac*. The most specific rule wins. It goes before what jobs bring, and holds

@@ -169,20 +169,11 @@ class Pump:
         submitted, lost_jobs = await _accept(records, intake, batch, history)
         if turns is not None and (lost or lost_jobs):
             await turns.bring_back([*lost, *lost_jobs], intake)
-        released = self._released(ends)
-        opened = (await open_keys(tx, released, self.cursors))[0] if released else Counter[int]()
-        scans: list[ClaimScan] = []
-        left: set[int] = set()
-        for claim in batch.claims:
-            if room <= 0:
-                left.update(claim.lanes)
-            elif claim.slots and claim.lanes:
-                found = await self._claim(tx, dispatcher, claim, room)
-                room -= sum(scan.size for scan in found)
-                scans += found
+        opened = await self._open_limits(tx, ends)
+        scans, left = await self._claim_all(tx, dispatcher, batch, room)
         await publish_versions(tx, ends, finished)
-        by_ends = records.ready + settling.ready + (turns.ready_by_ends if turns else Counter())
-        by_ends += opened
+        by_turns = turns.ready_by_ends if turns else Counter[int]()
+        by_ends = records.ready + settling.ready + by_turns + opened
         ready = by_ends + intake.ready + (turns.ready if turns else Counter())
         taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
@@ -209,6 +200,26 @@ class Pump:
         known = known_of(turns.boxes) if turns is not None else []
         lanes = intake.new_lanes
         return PumpResult(pumped, bool(ready - taken), lanes, scans, tx.tallied, known)
+
+    async def _claim_all(
+        self, tx: Transaction, dispatcher: UUID, batch: Batch, room: int
+    ) -> tuple[list[ClaimScan], set[int]]:
+        """Serves the claims; answers also the lanes for which there were too many bytes."""
+        scans: list[ClaimScan] = []
+        left: set[int] = set()
+        for claim in batch.claims:
+            if room <= 0:
+                left.update(claim.lanes)
+            elif claim.slots and claim.lanes:
+                found = await self._claim(tx, dispatcher, claim, room)
+                room -= sum(scan.size for scan in found)
+                scans += found
+        return scans, left
+
+    async def _open_limits(self, tx: Transaction, ends: Sequence[End]) -> Counter[int]:
+        """Lets jobs go before claims that waited for slots which these ends free; by lane."""
+        released = self._released(ends)
+        return (await open_keys(tx, released, self.cursors))[0] if released else Counter()
 
     def _intake(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, offers: SlotOffers
