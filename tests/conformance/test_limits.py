@@ -271,3 +271,18 @@ async def test_ways_back_to_ready_keep_to_the_limit(scene: Scene) -> None:
         [one] = found
         if how is Failed:
             break
+
+
+async def test_keys_are_forgotten_when_nothing_holds_them_and_come_back(scene: Scene) -> None:
+    slot = await scene.attend()
+    await scene.accepted(*limited(3, JobLimit("t=a", 1)))
+    [one] = await scene.claim(slot, most=3)
+    await scene.store.forget_lanes()
+    assert await scene.claim(slot, most=3) == []
+    await scene.finish(done(one))
+    await scene.store.forget_lanes()
+    # The first may find that the row of the key is gone.
+    running = await scene.claim(slot, most=3) or await scene.claim(slot, most=3)
+    assert len(running) == 1
+    assert await scene.claim(slot, most=3) == []
+    assert (await scene.store.limit_key("t=a")).held == 1

@@ -45,6 +45,13 @@ class PostgresLimits(PostgresKeeper):
         numbers = [row["number"] for row in holders]
         return key_view(limit, rules, numbers, row["even_at"], row["now"], waits=bool(behind))
 
+    async def forget_lanes(self, most: int = 1000) -> int:
+        """Forgets lanes without jobs, and so many keys of limits and slots that nobody holds."""
+        forgotten = await super().forget_lanes(most)
+        await self._keeping.fetch(sql.FORGET_HOLDS, most)
+        await self._keeping.fetch(sql.FORGET_KEYS, most)
+        return forgotten
+
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         """Looks at so many keys behind which jobs wait: see the port."""
         keys = [row["key"] for row in await self._keeping.fetch(sql.KEYS_BEHIND, after, most)]
@@ -52,6 +59,8 @@ class PostgresLimits(PostgresKeeper):
             return LimitsOpened()
 
         async def work(tx: Transaction) -> tuple[Counter[int], float | None]:
+            # The row of a key may have been removed at the moment when a job went behind it.
+            await tx.fetch(sql.ADD_KEYS, keys)
             return await open_keys(tx, keys, self._pump.cursors, waits=False)
 
         ready, next_s = await self._keeping.run(work)

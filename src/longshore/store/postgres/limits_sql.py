@@ -191,6 +191,21 @@ EVEN_AT: Final = """
 SELECT coalesce((SELECT even_at FROM longshore.limit_key WHERE key = $1), 0) AS even_at,
     (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS now
 """
+FORGET_HOLDS: Final = f"""
+DELETE FROM longshore.hold WHERE ctid = ANY (ARRAY(
+    SELECT h.ctid FROM longshore.hold AS h WHERE NOT {_IS_HELD} LIMIT $1 FOR UPDATE SKIP LOCKED
+))
+"""
+FORGET_KEYS: Final = f"""
+DELETE FROM longshore.limit_key WHERE key = ANY (ARRAY(
+    SELECT k.key FROM longshore.limit_key AS k
+    WHERE k.even_at < (extract(epoch FROM statement_timestamp()) * 1000000)::bigint
+        AND NOT EXISTS (SELECT FROM longshore.hold AS h WHERE h.key = k.key)
+        AND NOT EXISTS (SELECT FROM longshore.job AS b WHERE {_BEHIND} AND b.blocked_on = k.key)
+    LIMIT $1 FOR UPDATE SKIP LOCKED
+))
+"""
+"""Removes rows of keys that hold nothing. Whoever needs one again adds it: it says nothing else."""
 SET_RULE: Final = """
 INSERT INTO longshore.limit_rule
     (pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at)

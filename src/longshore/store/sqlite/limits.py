@@ -195,6 +195,12 @@ def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpe
     return LimitsOpened(dict(ready), tx.seconds_to(open_at), last)
 
 
+def forget_keys(tx: Transaction) -> None:
+    """Forgets slots that nobody holds, and keys whose rate has all its room again."""
+    tx.execute(f"DELETE FROM hold WHERE NOT {_IS_HELD}")
+    tx.execute("DELETE FROM limit_key WHERE even_at < ?", (tx.now,))
+
+
 def set_limit(tx: Transaction, rule: LimitRule) -> None:
     """Sets the rule for a pattern."""
     rate = (None, None, None) if rule.rate is None else msgspec.structs.astuple(rule.rate)
