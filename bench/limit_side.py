@@ -31,7 +31,8 @@ from longshore.ports import Batch, Store
 from longshore.store.postgres import columns as postgres_columns
 from longshore.store.postgres import finish as postgres_finish
 from longshore.store.postgres.connections import Transaction
-from longshore.store.postgres.sql import CLAIM, FINISH, STEADY, SUBMIT
+from longshore.store.postgres.planning import STEADY
+from longshore.store.postgres.sql import CLAIM, FINISH, SUBMIT
 from longshore.store.postgres.states import CODES, READY, RUNNING
 from longshore.store.postgres.store import PostgresStore
 from longshore.store.sqlite.store import SqliteStore

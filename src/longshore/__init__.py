@@ -11,6 +11,7 @@ from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
+from longshore.client.limit import Limit
 from longshore.client.rules import exit, lost, oom, output_missing, signal, timed_out
 from longshore.client.sending import MessageCall
 from longshore.client.signature import GIVEN
@@ -50,6 +51,7 @@ __all__ = [
     "Input",
     "JobState",
     "Kind",
+    "Limit",
     "MessageCall",
     "Outcome",
     "Output",

@@ -50,6 +50,9 @@ SELECT (SELECT coalesce(max(number), 0) FROM job) + i, randomblob(16), ?2, ?1, 5
     'work', 'default', '', x'80', '[]', x'', 1
 FROM n
 """
+SQLITE_BEHIND = """UPDATE job SET blocked_on = 'tenant=acme', deadline_at = NULL
+WHERE state = 'ready' AND lane = ?"""
+"""They wait behind a key of a limit."""
 SQLITE_NUMBER = "UPDATE sequence SET number = (SELECT max(number) FROM job)"
 
 POSTGRES_FILL = """
@@ -58,6 +61,9 @@ INSERT INTO longshore.job (id, lane, state, priority, run_at, body_hash, kind, q
 SELECT gen_random_uuid(), $2, $1, 5, '2100-01-01', 0, 'work', 'default', '', '\\x80', '', '', now()
 FROM generate_series(1, $3)
 """
+
+POSTGRES_BEHIND = f"""UPDATE longshore.job SET blocked_on = 'tenant=acme', deadline_at = NULL
+WHERE state = {CODES[S.READY]} AND lane = $1"""
 
 ROWS_READ = """
 SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::bigint AS rows
@@ -137,6 +143,8 @@ async def test_sqlite_claim_costs_the_same_among_many_others(
     _, in_vain = await gauge.claim()
     for state, hash in UNWANTED:
         await sqlite_backend.execute(SQLITE_FILL, state.value, hash, MANY)
+    await sqlite_backend.execute(SQLITE_FILL, S.READY.value, lane(), MANY)
+    await sqlite_backend.execute(SQLITE_BEHIND, lane())
     await sqlite_backend.execute(SQLITE_NUMBER)
     await scene.accepted(*some_jobs(TAKEN))
     again, among_many = await gauge.claim()
@@ -187,6 +195,8 @@ async def test_postgres_claim_reads_the_same_among_many_others(
     alone = await read_by_claims(postgres_backend)
     for state, hash in UNWANTED:
         await postgres_backend.execute(POSTGRES_FILL, CODES[state], hash, MANY)
+    await postgres_backend.execute(POSTGRES_FILL, CODES[S.READY], lane(), MANY)
+    await postgres_backend.execute(POSTGRES_BEHIND, lane())
     among_many = await read_by_claims(postgres_backend)
     await postgres_backend.execute("ANALYZE longshore.job")
     analyzed = await read_by_claims(postgres_backend)

@@ -26,7 +26,7 @@ from longshore.model.batch import BatchResult
 from longshore.model.ends import End
 from longshore.ports import Batch
 from longshore.store.postgres.connections import ConnectionPool, Transaction
-from longshore.store.postgres.pump import PumpResult
+from longshore.store.postgres.pump_result import PumpResult
 from longshore.store.postgres.store import PostgresStore
 from longshore.store.postgres.turn_inputs import filled_turns
 from longshore.store.sqlite.store import SqliteStore

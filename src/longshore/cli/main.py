@@ -53,6 +53,7 @@ _COMMANDS: Final = {
     "capacity": "commands.workers:show_capacity",
     "queues": "commands.queues:list_queues",
     "schedules": "commands.schedules:schedules",
+    "limits": "commands.limits:limits",
     "prune": "commands.prune:prune",
     "filesets": "commands.filesets:filesets",
     "callbacks": "commands.callbacks:callbacks",

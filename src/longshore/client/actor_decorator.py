@@ -118,6 +118,8 @@ class ActorDecorator:
 
 def actor_terms(terms: Terms, history: HistoryJob | None = None) -> ActorTerms:
     """How the turns of an actor run, by what its type declares."""
+    if terms.limit:
+        raise AppError("an actor's turns have no limits; leave out limit=…")
     options = Options(timeout_s=terms.timeout_s, retry=terms.retry, labels=terms.labels)
     return ActorTerms(terms.queue, terms.target, terms.priority, options, history)
 

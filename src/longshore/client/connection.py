@@ -17,6 +17,7 @@ from longshore.client.conversation import Connect, Conversation
 from longshore.client.conversation import parse_addresses as parse_addresses
 from longshore.client.file_requests import FileRequests
 from longshore.client.ids import fresh_id
+from longshore.client.limit_requests import LimitRequests
 from longshore.client.run_times import KnownRunTimes
 from longshore.client.schedule_requests import ScheduleRequests
 from longshore.client.web_requests import WebRequests
@@ -328,6 +329,11 @@ class Connection(Conversation):
     def web(self) -> WebRequests:
         """The requests of a gateway about web workers."""
         return WebRequests(self._exchange, partial(next, self._rids), self._new_id)
+
+    @property
+    def limits(self) -> LimitRequests:
+        """The requests about limits."""
+        return LimitRequests(self._exchange, partial(next, self._rids), self._new_id)
 
     @property
     def files(self) -> FileRequests:

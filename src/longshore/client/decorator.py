@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from msgspec import UNSET, UnsetType
 
 from longshore.client.kind import AnyKind, Kind, ResourcesGiven, Terms
+from longshore.client.limit import Limit
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
 from longshore.errors import AppError
 from longshore.executors.host.context import Context
@@ -84,6 +85,7 @@ class Decorator:
         run_at: datetime | UnsetType | None = UNSET,
         unique_key: str | UnsetType | None = UNSET,
         labels: Sequence[str] | UnsetType = UNSET,
+        limit: Limit | Sequence[Limit] | UnsetType | None = UNSET,
     ) -> Decorator: ...
 
     def __call__(

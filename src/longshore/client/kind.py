@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct, structs
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
+from longshore.client.limit import Limit, limits_given, limits_of
 from longshore.client.results import to_builtin_arguments
 from longshore.client.tracing import sending
 from longshore.core.callback_limits import as_callback
@@ -65,6 +66,7 @@ class SubmitOptions(TypedDict, total=False):
     jitter: float
     callback: CallbackGiven | None
     resources: ResourcesGiven
+    limit: Limit | Sequence[Limit] | None
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -83,6 +85,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     id: UUID | None = None
     callback: CallbackWatcher | None = None
+    limit: tuple[Limit, ...] = ()
 
     def but(self, **changes: object) -> Terms:
         """A copy with these changes; retries and backoff change the retry policy."""
@@ -102,6 +105,8 @@ class Terms(Struct, frozen=True, kw_only=True):
             given["callback"] = as_callback(given["callback"])
         if "resources" in given:
             given["resources"] = _shape(given["resources"])
+        if "limit" in given:
+            given["limit"] = limits_given(given["limit"])
         _check_type(given, "id", UUID, "a uuid.UUID, like uuid.uuid4(), or leave it out")
         later = "datetime.now(UTC) + timedelta(hours=1)"
         _check_type(given, "run_at", datetime, f"an aware datetime, like {later}, or delay_s=…")
@@ -114,14 +119,18 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     def advertised(self) -> KindTerms:
         """The terms that workers advertise, for submits by name."""
-        own = {name: getattr(self, name) for name in KindTerms.__struct_fields__}
-        return KindTerms(**own)
+        fields = (name for name in KindTerms.__struct_fields__ if name != "limits")
+        own = {name: getattr(self, name) for name in fields}
+        return KindTerms(
+            **own, limits=tuple(one.declared for one in self.limit if one.declared.key)
+        )
 
     @classmethod
     def of_kind(cls, info: KindInfo | None) -> Terms:
         """The terms that a worker advertised; the defaults if none did."""
-        told = info.terms if info is not None else KindTerms()
-        return cls(**structs.asdict(told))
+        given = structs.asdict(info.terms if info is not None else KindTerms())
+        limits = given.pop("limits")
+        return cls(**given, limit=tuple(map(Limit.advertised, limits)))
 
     @classmethod
     def of_job(cls, job: Job) -> Terms:
@@ -140,6 +149,7 @@ class Terms(Struct, frozen=True, kw_only=True):
             "timeout_s": options.timeout_s,
             "expires_s": options.expires_s,
             "retry": RetryPolicy(**_without_defaults(RetryPolicy(), retry)),
+            "limit": tuple(map(Limit.advertised, options.limits)),
         }
         return cls(**_without_defaults(cls(), given))
 
@@ -165,6 +175,7 @@ class Terms(Struct, frozen=True, kw_only=True):
                 references=references,
                 watchers=() if self.callback is None else (self.callback,),
                 resources=self.resources,
+                limits=limits_of(self.limit, kind, args) if self.limit and args else (),
             ),
         )
         check_submission(submission)
@@ -425,6 +436,11 @@ class Kind(Generic[P, R, Q, C]):
             signature.check_element(own, element)
         if self._terms.id is not None:
             raise InvalidInput(f"job '{self.kind}': a map cannot have an id, as it is many jobs")
+        if self._terms.limit:
+            raise InvalidInput(
+                f"job '{self.kind}' has limits, which jobs of groups cannot have; map it without: "
+                "options(limit=None)"
+            )
         job = self._terms.submission(self._new_id(), self.kind, packed, references=bool(shared))
         args = pack_map(escaped(whole), MapPattern(own, job))
         options = Options(references=bool(results))
@@ -438,6 +454,8 @@ class Kind(Generic[P, R, Q, C]):
 
     def _submission(self, id: UUID, args: bytes, *, references: bool) -> Submission:
         # What all jobs of these terms share is made and checked once.
+        if self._terms.limit:
+            return self._terms.submission(id, self.kind, args, references=references)
         if self._model is not None and not references:
             return structs.replace(self._model, id=id, args=args)
         made = self._terms.submission(id, self.kind, args, references=references)

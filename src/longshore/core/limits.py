@@ -10,6 +10,7 @@ from math import isnan
 from typing import Final, TypeGuard, assert_never
 
 from longshore.core.callback_limits import check_callback
+from longshore.core.key_limits import why_not
 from longshore.core.resources import amounts_of, shape_of, split
 from longshore.core.tracing import is_traceparent
 from longshore.errors import InvalidInput
@@ -147,6 +148,8 @@ def check_options(options: Options) -> None:
         check_labels(options.labels)
     if options.watchers:
         check_watchers(options.watchers)
+    if options.limits and (why := why_not(options.limits)):
+        raise InvalidInput(why)
     if options.retry != _DEFAULT_RETRY:
         check_retry(options.retry)
 

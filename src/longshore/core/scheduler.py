@@ -415,10 +415,13 @@ def _room(one: SessionSlots, pool: str) -> int:
 
 
 def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:
-    """The indexes of jobs that can start now, by lane, the most urgent first."""
+    """The indexes of jobs that can start now, by lane, the most urgent first.
+
+    Only a claim starts jobs with limits.
+    """
     waiting: dict[int, list[tuple[int, int]]] = {}
     for place, (job, lane) in enumerate(zip(jobs, lanes, strict=True)):
-        if job.run_at is None and job.delay_s is None:
+        if job.run_at is None and job.delay_s is None and not job.options.limits:
             waiting.setdefault(lane.hash, []).append((-job.priority, place))
     for turns in waiting.values():
         turns.sort()

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from longshore.core.blocking import Cause, able_workers, cause_of, left_of, taken_slots
 from longshore.core.capacity import pool_ahead, pool_slots
+from longshore.core.key_words import full_words
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.limits import RESERVED_PREFIX
@@ -20,6 +21,7 @@ from longshore.core.timing import SNOOZED, span
 from longshore.core.turns import split_kind
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupState, NodeFacts
 from longshore.model.job import Job, JobState
+from longshore.model.limits import KeyView
 from longshore.model.program import CONTAINER_KIND, FREE_KINDS
 from longshore.model.worker import Lane, Pool, WorkerView, slot_words
 
@@ -45,6 +47,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Why the workers beside the dispatcher do not start; empty if they do."""
     node: NodeFacts | None = None
     """Its place in its group, if it has one."""
+    full_keys: tuple[KeyView, ...] = ()
+    """Those of its keys that let nothing more begin."""
 
 
 _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
@@ -156,6 +160,8 @@ def _delayed(job: Job, facts: Facts) -> str:
 def _ready(job: Job, facts: Facts) -> str:
     if facts.held_back is not None and job.kind not in NOT_RUN:
         return _held_back(job, facts.held_back)
+    if facts.full_keys:
+        return "; ".join(map(full_words, facts.full_keys))
     lane = lane_of(job.queue, job.kind, job.target)
     cause = cause_of(lane, facts.workers, past_limit=facts.lane_limit is not None)
     able = able_workers(lane, facts.workers)

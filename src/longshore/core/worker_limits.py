@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.actor_limits import check_history, check_listed_names
+from longshore.core.key_limits import why_not
 from longshore.core.limits import (
     RESERVED_PREFIX,
     check_length,
@@ -22,6 +23,7 @@ from longshore.core.limits import (
 from longshore.core.resources import checked, with_shape
 from longshore.errors import InvalidInput
 from longshore.model.group import NOT_RUN
+from longshore.model.limits import JobLimit
 from longshore.model.program import FREE_KINDS
 from longshore.model.worker import KindInfo, Parameter, WorkerInfo
 
@@ -106,6 +108,16 @@ def _check_kind(kind: str, about: KindInfo) -> None:
     check_target(with_shape(about.terms.target, about.terms.resources), about.terms.resources)
     check_priority(about.terms.priority)
     check_retry(about.terms.retry)
+    _check_limits(kind, about.terms.limits)
+
+
+def _check_limits(kind: str, limits: tuple[JobLimit, ...]) -> None:
+    # A key without a value is completed by an argument of the job.
+    whole = [
+        one if "=" in one.key else structs.replace(one, key=f"{one.key}=any") for one in limits
+    ]
+    if why := why_not(whole):
+        raise InvalidInput(f"kind '{kind}': {why}")
 
 
 def _check_parameters(kind: str, parameters: tuple[Parameter, ...]) -> None:

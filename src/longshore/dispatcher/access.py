@@ -37,6 +37,7 @@ from longshore.core.access import (
     reaches_kind,
     reaches_queue,
 )
+from longshore.core.key_words import bounds_words
 from longshore.core.limits import RESERVED_PREFIX
 from longshore.dispatcher.hiding import hidden_from
 from longshore.dispatcher.tasks import Tasks
@@ -51,6 +52,7 @@ from longshore.ports import Clock, Store
 from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
 from longshore.wire import file_messages as f
+from longshore.wire import limit_messages as ls
 from longshore.wire import messages as m
 from longshore.wire import schedule_messages as s
 from longshore.wire import web_messages as w
@@ -81,6 +83,8 @@ NEEDS: Final[dict[type, Right]] = {
     **dict.fromkeys((a.PauseActor, a.StopActor, a.EditActor, a.SortMail), Right.ADMIN),
     **dict.fromkeys((a.ListUndelivered, a.SortUndelivered), Right.ADMIN),
     **dict.fromkeys((m.Drain, m.Pause, m.Prune), Right.ADMIN),
+    **dict.fromkeys((ls.ListLimits, ls.ShowKey), Right.READ),
+    **dict.fromkeys((ls.SetLimit, ls.RemoveLimit), Right.ADMIN),
     **dict.fromkeys((t.CreateToken, t.RevokeToken, t.ListTokens, t.ListAudit), Right.ADMIN),
     **dict.fromkeys(
         (f.ListFilesets, f.ListVersions, f.ShowVersion, f.ShowVersionOfJob, f.LocateBlobs),
@@ -114,6 +118,7 @@ _OF_ALL: Final[dict[type, str]] = {
     a.Resolve: "a callback",
     **dict.fromkeys((*get_args(f.FileRequest), *get_args(f.BlobRequest)), "a fileset"),
     s.SyncSchedules: "all schedules of an app",
+    **dict.fromkeys(get_args(ls.LimitRequest), "a limit"),
     t.CreateToken: "a token",
     t.RevokeToken: "a token",
     t.ListTokens: "the list of tokens",
@@ -133,6 +138,8 @@ _AUDITED: Final[dict[type, str]] = {
     m.Drain: "drain",
     m.Pause: "pause_queue",
     m.Prune: "prune",
+    ls.SetLimit: "set_limit",
+    ls.RemoveLimit: "remove_limit",
     a.PauseActor: "pause_actor",
     a.StopActor: "stop_actor",
     a.EditActor: "edit_actor",
@@ -497,6 +504,10 @@ def _subject_of_more(request: m.Request) -> tuple[str, str]:
             return f"{request.type}/{request.key}", f"{request.action} message {request.number}"
         case a.SortUndelivered():
             return str(request.message), "deliver again" if request.again else "drop"
+        case ls.SetLimit():
+            return request.pattern, bounds_words(request.concurrency, request.rate)
+        case ls.RemoveLimit():
+            return request.pattern, ""
         case t.CreateToken():
             new = request.new
             return new.name, f"{new.prefix}…, role {new.role}"

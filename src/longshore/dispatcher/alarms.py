@@ -60,3 +60,4 @@ class Alarms:
         self.lanes = Alarm(clock)
         self.sends = Alarm(clock)
         self.schedules = Alarm(clock)
+        self.limits = Alarm(clock)

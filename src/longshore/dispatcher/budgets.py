@@ -41,6 +41,7 @@ from longshore.wire import file_messages as f
 from longshore.wire import messages as m
 from longshore.wire import schedule_messages as s
 from longshore.wire import web_messages as w
+from longshore.wire.limit_messages import LimitRequest
 
 LEAST_WAIT: Final = 100
 """A WAIT counts for at least this many jobs."""
@@ -119,10 +120,12 @@ def check_request(request: m.Request) -> None:
 
 
 def _check_more(
-    request: f.FileRequest | f.BlobRequest | w.WebRequest | s.ScheduleRequest,
+    request: f.FileRequest | f.BlobRequest | w.WebRequest | s.ScheduleRequest | LimitRequest,
 ) -> None:
     if isinstance(request, s.ScheduleRequest):
         _check_schedules(request)
+    elif isinstance(request, LimitRequest):
+        pass  # the service checks the one key or pattern that it names
     elif isinstance(request, w.WebRequest):
         _check_of_gateway(request)
     else:

@@ -104,8 +104,10 @@ class Commits:
         learn_lanes: Callable[[], None],
         tell_watchers: Callable[[], None],
         meter: Meter | None = None,
+        open_limits_in: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._meter = meter
+        self._open_limits_in = open_limits_in
         self._tell_reply = tell_reply
         self._tell_watchers = tell_watchers
         self._learn_lanes = learn_lanes
@@ -224,6 +226,8 @@ class Commits:
     def harvested(self, answer: Harvested) -> None:
         """A loss made jobs ready, or ended them: tells the scheduler and the waiters."""
         self.ended_elsewhere(answer.ended)
+        if answer.lost or answer.lanes:
+            self._open_limits_in(0)
         if answer.lanes:
             self._scheduler.lanes.mark_ready(answer.lanes)
             self.wake()
@@ -406,6 +410,8 @@ class Commits:
             self._groups_changed(result.groups)
         if result.watched:
             self._tell_watchers()
+        if result.limits_open_s is not None:
+            self._open_limits_in(result.limits_open_s)
         self._plan_again(batch, result)
         _answer(requests, result.submitted)
         _answer(sends, result.sent)

@@ -31,6 +31,7 @@ from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.heartbeats import Heartbeats
 from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
+from longshore.dispatcher.duties.limits import SOONEST_S, LimitUpkeep
 from longshore.dispatcher.duties.lost_workers import find_lost
 from longshore.dispatcher.duties.outcomes import find_outcomes, find_replies
 from longshore.dispatcher.duties.peaks import Peaks
@@ -164,6 +165,7 @@ class Dispatcher:
             learn_lanes=lambda: self._alarms.lanes.set_in(0),
             tell_watchers=lambda: self._alarms.watchers.set_in(0),
             meter=meter,
+            open_limits_in=lambda seconds: self._alarms.limits.set_in(max(SOONEST_S, seconds)),
         )
 
     def _make_duties(self, has_ended: HasEnded) -> list[Duty]:
@@ -179,6 +181,7 @@ class Dispatcher:
         callbacks = callback_terms(settings)
         watchers = partial(tell_watchers, store, scheduler, commits, alarms, callbacks)
         firing = partial(fire_schedules, self._schedules, alarms.schedules)
+        limits = LimitUpkeep(store, scheduler, commits, alarms.limits)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [
             Every(settings.renew_s, self._renew),
@@ -208,6 +211,7 @@ class Dispatcher:
             WhenRung(alarms.sends, settings.poll_s, partial(deliver_sends, store, alarms)),
             WhenRung(alarms.schedules, settings.promote_s, firing),
             Every(settings.sweep_s, self._schedules.submit_left),
+            WhenRung(alarms.limits, settings.poll_s, limits.open),
             Always(hints),
         ]
 

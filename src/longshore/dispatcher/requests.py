@@ -13,6 +13,7 @@ from longshore.dispatcher.budgets import RequestBudgets
 from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.file_service import perform_for_files
+from longshore.dispatcher.limit_service import perform_for_limits
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.schedule_service import perform_for_schedules
@@ -30,6 +31,7 @@ from longshore.wire import messages as m
 from longshore.wire.access_messages import ON_BEHALF, unwrapped
 from longshore.wire.codec import encode, from_client, ok, request_number
 from longshore.wire.file_messages import BlobRequest, FileRequest
+from longshore.wire.limit_messages import LimitRequest
 from longshore.wire.portions import MAX_MESSAGE_BYTES, portions
 from longshore.wire.reports import error_bytes
 from longshore.wire.schedule_messages import ScheduleRequest
@@ -245,15 +247,17 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
 
 async def _perform_for_subjects(
     service: Service,
-    request: a.ActorRequest | FileRequest | BlobRequest | ScheduleRequest,
+    request: a.ActorRequest | FileRequest | BlobRequest | ScheduleRequest | LimitRequest,
     caller: Caller,
 ) -> object:
-    """What OK carries in answer to a request about filesets, schedules or actors."""
+    """What OK carries in answer to a request about filesets, schedules, limits or actors."""
     match request:
         case request if isinstance(request, FileRequest | BlobRequest):
             return await perform_for_files(service.files, request)
         case request if isinstance(request, ScheduleRequest):
             return await perform_for_schedules(service.schedules, request, caller)
+        case request if isinstance(request, LimitRequest):
+            return await perform_for_limits(service.limits, request)
         case _:
             return await perform_for_actors(service.actors, request, caller)
 

@@ -153,6 +153,9 @@ class DispatcherRuntime:
     def drains_made(self) -> None:
         self._alarms.cancels.set_in(0)
 
+    def limits_changed(self) -> None:
+        self._alarms.limits.set_in(0)
+
     def jobs_appeared(self) -> None:
         self._scheduler.lanes.mark_all()
         self._commits.wake()

@@ -77,6 +77,9 @@ class Runtime(ActorRuntime, Protocol):
     def jobs_appeared(self) -> None:
         """Any lane may have new ready jobs."""
 
+    def limits_changed(self) -> None:
+        """A rule of limits was set or removed."""
+
     def seen(self, worker: WorkerView) -> WorkerView:
         """The worker, with how long its dispatcher has been silent."""
 

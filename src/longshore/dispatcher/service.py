@@ -42,6 +42,7 @@ from longshore.core.why import why
 from longshore.dispatcher.access_service import AccessService
 from longshore.dispatcher.actor_service import ActorService, Caller
 from longshore.dispatcher.file_service import FileService
+from longshore.dispatcher.limit_service import LimitService
 from longshore.dispatcher.log_pages import log_page
 from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.run_by import run_by, run_by_shapes
@@ -116,6 +117,7 @@ class Service:
         """What clients ask about actors."""
         self.access = AccessService(store, settings)
         """What clients ask about tokens and the audit."""
+        self.limits = LimitService(store, runtime)
         self.files = FileService(store, settings, utc)
         """What clients and gateways ask about filesets."""
         self.schedules = ScheduleService(store, settings, runtime)
@@ -135,6 +137,7 @@ class Service:
         service._store = self._store if entry is None else self._store.audited(entry)
         service.actors = self.actors.asked_by(asker, service._store)
         service.access = self.access.asked_by(asker, service._store)
+        service.limits = self.limits.asked_by(service._store)
         service.files = self.files.asked_by(asker, service._store)
         service.schedules = self.schedules.asked_by(asker, service._store)
         return service
@@ -315,7 +318,7 @@ class Service:
 
     async def explain(self, job: Job) -> m.WhyAnswer:
         """Why this job is where it is, in words."""
-        facts = self._runtime.explained(job, await self._store.explain(job))
+        facts = self._runtime.explained(job, await self.limits.explain(job))
         key = "" if facts.node is None else facts.node.key
         text = "; ".join(filter(None, [why(job, facts), purpose(job), *await self._called(job)]))
         return m.WhyAnswer(job.id, job.number, job.state.value, text, key)

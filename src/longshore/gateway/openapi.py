@@ -27,6 +27,8 @@ _PLACES: Final[dict[str, dict[str, Any]]] = {
     "groups/id": {"pattern": _NUMBER_OR_ID},
     "workers/id": {"minLength": 1},
     "queues/name": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},
+    "limits/pattern": {"pattern": r"^[A-Za-z_][A-Za-z0-9_.-]{0,40}=[A-Za-z0-9]{1,40}\*?$"},
+    "limits/key": {"pattern": r"^[A-Za-z_][A-Za-z0-9_.-]{0,40}=[A-Za-z0-9]{1,40}$"},
     "actors/type": {"pattern": r"^[A-Za-z0-9_.:/+-]{1,200}$"},
     "actors/key": {"pattern": r"^[ -~]{1,500}$"},
     "tokens/id": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},

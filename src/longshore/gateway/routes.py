@@ -9,6 +9,7 @@ from longshore.gateway import access, actors, fleet, groups, job_streams, jobs, 
 from longshore.gateway import models as m
 from longshore.gateway import web_models as w
 from longshore.gateway.file_routes import FILE_OPERATIONS
+from longshore.gateway.limits import LIMIT_ROUTES
 from longshore.gateway.operation import Operation
 from longshore.gateway.relay import relay
 from longshore.gateway.schedule_routes import SCHEDULE_OPERATIONS
@@ -362,6 +363,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         do=fleet.resume_queue,
         answers={200: m.QueuePaused},
     ),
+    *LIMIT_ROUTES,
     Operation(
         method="GET",
         path="/dispatcher/workers/",

@@ -62,7 +62,9 @@ class BatchResult(Struct, frozen=True):
     - `sent`: the answers to `sends`, item by item; what became ready of them is in `ready`;
     - `replies`: the replies to asks from outside;
     - `watched`: whether watchers are to be told of some that ended (`tell_watchers`);
-    - `turns`: the new turns of actors that started on slots of `for_dependents`.
+    - `turns`: the new turns of actors that started on slots of `for_dependents`;
+    - `limits_open_s`: in how many seconds the rate of a key lets the first job begin of those that
+      claims put behind it (`open_limits`).
     """
 
     finished: list[Finished] = []
@@ -81,3 +83,4 @@ class BatchResult(Struct, frozen=True):
     replies: list[Reply] = []
     watched: bool = False
     turns: list[Attempt] = []
+    limits_open_s: float | None = None

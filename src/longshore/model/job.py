@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.checkpoint import CheckpointView
+from longshore.model.limits import JobLimit
 from longshore.model.watcher import Watcher
 
 DEFAULT_QUEUE = "default"
@@ -123,6 +124,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """What it takes of its worker beside a slot: a shape, with which its target ends."""
     scheduled: Scheduled | None = None
     """The schedule that submitted it. The dispatcher says so, no submitter."""
+    limits: tuple[JobLimit, ...] = ()
+    """The keys that it counts for, and what limits them unless a rule does (`model.limits`)."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

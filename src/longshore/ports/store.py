@@ -52,6 +52,7 @@ from longshore.ports.access_store import AccessStore
 from longshore.ports.actor_store import ActorStore
 from longshore.ports.file_store import FileStore
 from longshore.ports.group_store import GroupStore
+from longshore.ports.limit_store import LimitStore
 from longshore.ports.schedule_store import ScheduleStore
 from longshore.ports.web_store import WebStore
 
@@ -66,7 +67,16 @@ class Hint(StrEnum):
     """An application sent messages to actors in its own transaction."""
 
 
-class Store(GroupStore, ActorStore, AccessStore, WebStore, FileStore, ScheduleStore, Protocol):
+class Store(
+    GroupStore,
+    ActorStore,
+    AccessStore,
+    WebStore,
+    FileStore,
+    ScheduleStore,
+    LimitStore,
+    Protocol,
+):
     """What all processes share. All methods raise `StoreUnavailable` when the database is away."""
 
     @property

@@ -369,6 +369,9 @@ _EMPTY_ALL = "; ".join(
         "log_part",
         "access_token",
         "audit",
+        "limit_rule",
+        "limit_key",
+        "hold",
         "worker",
     )
 )

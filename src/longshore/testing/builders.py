@@ -64,6 +64,7 @@ from longshore.model.job import (
     Submission,
     Submitted,
 )
+from longshore.model.limits import JobLimit
 from longshore.model.reports import OutboxJob, OutboxNode
 from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo
 from longshore.payload.maps import MapPattern, pack_map
@@ -101,6 +102,7 @@ def a_job(
     expires_s: float | None = None,
     labels: tuple[str, ...] = (),
     resources: str = "",
+    limits: tuple[JobLimit, ...] = (),
 ) -> Submission:
     """A submission that is ready at once, unless told otherwise."""
     return Submission(
@@ -114,7 +116,11 @@ def a_job(
         delay_s=delay_s,
         unique_key=unique_key,
         options=Options(
-            timeout_s=timeout_s, labels=labels, expires_s=expires_s, resources=resources
+            timeout_s=timeout_s,
+            labels=labels,
+            expires_s=expires_s,
+            resources=resources,
+            limits=limits,
         ),
     )
 

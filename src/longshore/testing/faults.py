@@ -61,6 +61,7 @@ from longshore.model.job import (
     Refused,
     RetryVerdict,
 )
+from longshore.model.limits import KeyView, LimitRule, LimitsOpened
 from longshore.model.log import KeptEntry
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.run_time import RunTime
@@ -261,6 +262,21 @@ class FaultyStore(FaultyAccess, FaultyFiles, FaultySchedules):
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         await self._call("set_paused", lambda: self.store.set_paused(queue, paused))
+
+    async def set_limit(self, rule: LimitRule) -> None:
+        await self._call("set_limit", lambda: self.store.set_limit(rule))
+
+    async def remove_limit(self, pattern: str) -> bool:
+        return await self._call("remove_limit", lambda: self.store.remove_limit(pattern))
+
+    async def limit_rules(self) -> list[LimitRule]:
+        return await self._call("limit_rules", self.store.limit_rules)
+
+    async def limit_key(self, key: str) -> KeyView:
+        return await self._call("limit_key", lambda: self.store.limit_key(key))
+
+    async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
+        return await self._call("open_limits", lambda: self.store.open_limits(after, most))
 
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
         return await self._call("submit_group", lambda: self.store.submit_group(part))

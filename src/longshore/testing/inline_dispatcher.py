@@ -151,6 +151,9 @@ class InlineDispatcher:
     def actor_changed(self) -> None:
         """Nothing: the next drain finds its turn."""
 
+    def limits_changed(self) -> None:
+        """Nothing: the next drain claims by the new rules."""
+
     def sends_appeared(self) -> None:
         """No application has a transaction here."""
 

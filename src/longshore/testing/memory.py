@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import nsmallest
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from uuid import UUID
 
 from msgspec import convert, structs
@@ -69,6 +69,7 @@ from longshore.store.rows import (
 from longshore.testing.memory_access import MemoryAccess
 from longshore.testing.memory_actors import MemoryActors
 from longshore.testing.memory_checkpoints import MemoryCheckpoints
+from longshore.testing.memory_limits import MemoryLimits
 from longshore.testing.memory_log_archives import MemoryLogArchives
 from longshore.testing.memory_peaks import MemoryPeaks
 from longshore.testing.memory_rows import JobRow, new_row
@@ -86,6 +87,7 @@ class MemoryStore(
     MemoryCheckpoints,
     MemoryLogArchives,
     MemoryPeaks,
+    MemoryLimits,
 ):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
@@ -116,6 +118,8 @@ class MemoryStore(
         groups = self._deliver(ending, ready) | self._to_expand() | self._sent_groups
         self._sent_groups = set()
         dependents = self._filled(self._start_dependents(dispatcher, offers, ready))
+        if any(self._limits_of(end) for end in batch.finishes):
+            ready += self._opened(self._now)[0]
         by_ends = Counter(ready)
         ready += by_sends
         started, submitted = list[Attempt](), []
@@ -123,6 +127,7 @@ class MemoryStore(
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
         room = batch.max_bytes - sum(len(one.args) for one in dependents)
+        self._open_at = None
         claimed, left, barred = self._claim_all(dispatcher, batch, room)
         claimed = self._filled(claimed)
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
@@ -144,6 +149,7 @@ class MemoryStore(
             replies,
             watched=len(self._notices) > noted,
             turns=turns,
+            limits_open_s=self._seconds_to(self._open_at),
         )
 
     def _start_turns(self, dispatcher: UUID, offers: SlotOffers) -> list[Attempt]:
@@ -245,7 +251,7 @@ class MemoryStore(
         self._last_number += 1
         self._jobs[job.id] = row
         if row.state is JobState.READY:
-            if slot is None or self._held_back(row):
+            if slot is None or self._held_back(row) or job.options.limits:
                 ready[row.lane.hash] += 1
             else:
                 started.append(self._start(row, slot))
@@ -281,24 +287,22 @@ class MemoryStore(
         )
         wanted = [row for row in ready if row.lane.hash in claim.lanes]
         servable = [row for row in wanted if not self._held_back(row)]
-        first = nsmallest(len(slots), servable, key=lambda row: row.order)
+        if claim.ahead is None:
+            first = self._startable(servable, len(slots))
+        else:
+            first = nsmallest(len(slots), servable, key=lambda row: row.order)
         free = before_barred(first, claim.ahead, lambda row: (row.lane.hash, row.job.crashes))
+        if claim.ahead is not None:
+            free = [*takewhile(lambda row: not row.job.options.limits, free)]
         best = first_bytes(free, lambda row: len(row.job.args), room)
         if claim.keeps:
             slots = kept_slots([last_worker(one.job.options, one.job.args) for one in best], slots)
-        waits = [self._waited_s(row) for row in best]
+        waits = [row.waited_s(self._now) for row in best]
         claimed = [
             structs.replace(self._start(row, slot), waited_s=waited_s)
             for row, slot, waited_s in zip(best, slots, waits, strict=False)
         ]
         return claimed, len(free) < len(first)
-
-    def _waited_s(self, row: JobRow) -> float | None:
-        """How long a job has been ready, if a claim can know that."""
-        if row.job.attempt or row.node is not None:
-            return None
-        since = max(row.job.created_at, row.job.run_at or row.job.created_at)
-        return max(0.0, (self._now - since).total_seconds())
 
     def _is_free_for(self, slot: SessionKey, dispatcher: UUID) -> bool:
         worker = self._workers.get(slot.worker)

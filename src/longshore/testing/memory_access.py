@@ -24,7 +24,16 @@ from longshore.store.rows import clean, later, micros, moment
 from longshore.testing.memory_reads import MemoryReads
 
 AUDITED: Final = frozenset(
-    {"cancel", "retry", "set_paused", "set_draining", "prune", "prune_groups"}
+    {
+        "cancel",
+        "retry",
+        "set_paused",
+        "set_limit",
+        "remove_limit",
+        "set_draining",
+        "prune",
+        "prune_groups",
+    }
     | {"submit_group", "add_to_group", "cancel_group", "pause_group", "retry_group"}
     | {"rerun_group", "open_gate", "start_actors", "pause_actor", "stop_actor", "edit_actor"}
     | {"sort_mail", "sort_undelivered", "create_token", "revoke_token"}

@@ -19,6 +19,7 @@ from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.depth import LaneDepth
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
+from longshore.model.limits import LimitRule
 from longshore.model.log import KeptEntry
 from longshore.model.notice import Notice
 from longshore.model.run_time import RunTime
@@ -51,6 +52,9 @@ class MemoryReads:
         self._dispatchers: dict[UUID, DispatcherView] = {}
         self._logs: dict[tuple[UUID, int, int], KeptEntry] = {}
         self._paused: dict[str, bool] = {}
+        self._limit_rules: dict[str, LimitRule] = {}
+        self._even_at: dict[str, int] = {}
+        """For keys with a rate, when all that began would have begun at an even pace."""
         self._emptied: dict[int, Lane] = {}
         self._last_number = 0
         self._tokens = count(1)

@@ -207,6 +207,13 @@ class JobRow:
             run_at=job.run_at if change.delay_s is None else after(now, change.delay_s),
         )
 
+    def waited_s(self, now: datetime) -> float | None:
+        """How long the job has been ready, if a claim can know that."""
+        if self.job.attempt or self.node is not None:
+            return None
+        since = max(self.job.created_at, self.job.run_at or self.job.created_at)
+        return max(0.0, (now - since).total_seconds())
+
     def start(self, slot: SessionKey, token: int, now: datetime, margin_s: float) -> Attempt:
         """A new attempt begins."""
         self.enter(JobState.RUNNING, now, str(slot.worker))

@@ -76,6 +76,8 @@ from longshore.wire.access_messages import ACCESS_ANSWERS, AccessRequest
 from longshore.wire.actor_messages import ACTOR_ANSWERS, ActorRequest
 from longshore.wire.actor_messages import Numbered as Numbered
 from longshore.wire.file_messages import FILE_ANSWERS, BlobRequest, FileRequest
+from longshore.wire.greeting import HelloAnswer as HelloAnswer
+from longshore.wire.limit_messages import LIMIT_ANSWERS, LimitRequest
 from longshore.wire.schedule_messages import SCHEDULE_ANSWERS, ScheduleRequest
 from longshore.wire.web_messages import WEB_ANSWERS, WebRequest
 
@@ -517,18 +519,9 @@ class WhyAnswer(Struct, frozen=True):
     """Its key, if it belongs to a group."""
 
 
-class HelloAnswer(Struct, frozen=True):
-    """The dispatcher that answers."""
-
-    v: int
-    version: str
-    dispatcher: UUID
-    now: datetime
-
-
 WorkerMessage = Ready | Ping | Done | Logs | Bye
 DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Resend | Exit | Gone
-_SubjectRequest = ActorRequest | AccessRequest | FileRequest | ScheduleRequest
+_SubjectRequest = ActorRequest | AccessRequest | FileRequest | ScheduleRequest | LimitRequest
 ClientRequest = (
     Submit
     | Wait
@@ -595,6 +588,8 @@ ANSWERS: Final[dict[type, Any]] = {
     **ACTOR_ANSWERS,
     **WEB_ANSWERS,
     **ACCESS_ANSWERS,
-    **(FILE_ANSWERS | SCHEDULE_ANSWERS),
+    **FILE_ANSWERS,
+    **SCHEDULE_ANSWERS,
+    **LIMIT_ANSWERS,
 }
 """What OK carries in answer to each request."""

@@ -38,12 +38,14 @@ from longshore.model.job import (
     RetryVerdict,
     Submission,
 )
+from longshore.model.limits import KeyView, LimitRule, Rate
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity
 from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
 from longshore.wire import codec, messages
+from longshore.wire import limit_messages as ls
 from longshore.wire.file_messages import BlobRequest, FileRequest
 from longshore.wire.schedule_messages import ScheduleRequest
 from longshore.wire.web_messages import ListWebWorkers, WebRequest
@@ -181,6 +183,12 @@ class FakeDispatcher:
                 return Capacity(kinds=(), pools=())
             case messages.Pause() | messages.ShowKind():
                 return None
+            case ls.SetLimit() | ls.RemoveLimit():
+                return None
+            case ls.ListLimits():
+                return (LimitRule("tenant=*", 5, Rate(100, 60.0, 20)),)
+            case ls.ShowKey():
+                return KeyView(request.key, 5, pattern="tenant=*", held=2, holders=(7, 9))
             case messages.Prune():
                 return Pruned({}, 0, True)
             case messages.SubmitGroup():

@@ -258,6 +258,8 @@ async def everything(client: Connection, stage: Stage) -> None:
     nobody: Any = new_id()
     await client.cancel([nobody])
     await client.retry([nobody])
+    await client.limits.set("tenant=*", 3)
+    await client.limits.remove("tenant=*")
     part = a_group({"a": ""})
     await client.submit_group(part, 0)
     group = part.head.id

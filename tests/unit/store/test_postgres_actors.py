@@ -20,7 +20,7 @@ from longshore.ports import Batch
 from longshore.store.postgres import actors_sql, single_turns
 from longshore.store.postgres.connections import Connection, Transaction
 from longshore.store.postgres.mailboxes import Mailboxes
-from longshore.store.postgres.sql import STEADY
+from longshore.store.postgres.planning import STEADY
 from longshore.store.postgres.store import PostgresStore
 from longshore.testing.actor_builders import (
     TYPE,

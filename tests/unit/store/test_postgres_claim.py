@@ -16,8 +16,9 @@ from longshore.store.postgres import keeper_sql as postgres_keeper_sql
 from longshore.store.postgres import kept_turns, plain_end
 from longshore.store.postgres import sql as postgres_sql
 from longshore.store.postgres.connections import Connection, Transaction
-from longshore.store.postgres.pump import Pump, PumpResult
-from longshore.store.postgres.sql import STEADY
+from longshore.store.postgres.planning import STEADY
+from longshore.store.postgres.pump import Pump
+from longshore.store.postgres.pump_result import PumpResult
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, a_claim, done, lane, some_jobs

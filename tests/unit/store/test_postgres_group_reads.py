@@ -6,7 +6,7 @@ import pytest
 
 from longshore.store.postgres import groups_sql, node_pages
 from longshore.store.postgres.connections import Connection
-from longshore.store.postgres.sql import BY_INDEX
+from longshore.store.postgres.planning import BY_INDEX
 from longshore.store.postgres.store import PostgresStore
 
 READS = {

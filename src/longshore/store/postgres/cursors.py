@@ -187,6 +187,11 @@ def _marks(lane: _Lane) -> dict[int, Place]:
     }
 
 
+def whole_lane(lane: int) -> Range:
+    """All of a lane."""
+    return Range(lane, FIRST_URGENCY, _FIRST_RANK, 0, LAST_URGENCY)
+
+
 def _ranges(lane: int, marks: dict[int, Place]) -> Iterator[Range]:
     """The ranges of a lane, which leave out what lies before each mark."""
     urgency, place = FIRST_URGENCY, (_FIRST_RANK, 0)

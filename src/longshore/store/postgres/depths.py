@@ -25,7 +25,7 @@ JOIN (
 LEFT JOIN longshore.queue AS q ON q.name = l.queue
 """
 
-_OF_LANE: Final = f"j.state = {READY} AND j.lane = i.lane"
+_OF_LANE: Final = f"j.state = {READY} AND j.blocked_on IS NULL AND j.lane = i.lane"
 _OLDEST: Final = f"""
 SELECT i.lane, min(o.at) AS at
 FROM unnest($1::bigint[]) AS i (lane)

@@ -15,6 +15,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from longshore.core.limited_starts import keys_text
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
 from longshore.model.job import Submission, Submitted
@@ -31,6 +32,7 @@ from longshore.store.postgres.columns import (
 )
 from longshore.store.postgres.deliveries_sql import ENQUEUE_SENDS
 from longshore.store.postgres.known_sql import HOLDERS, KNOWN
+from longshore.store.postgres.limits_sql import ENQUEUE_LIMITED
 from longshore.store.postgres.sql import ENQUEUE, MARK
 
 TURNS: Final = 5
@@ -79,8 +81,13 @@ def enqueue_sends(messages: Sequence[Message], *, notify: bool = False) -> Sendi
 def _take(items: list[Item]) -> Conversation:
     answers: dict[UUID, Answer] = {}
     left = items
+    limited = any(job.options.limits for job, _ in items)
     for _ in range(TURNS):
-        inserted = yield Ask(ENQUEUE, columns(left))
+        if limited:
+            keys = [keys_text(job.options.limits) for job, _ in left]
+            inserted = yield Ask(ENQUEUE_LIMITED, [*columns(left), keys, [None] * len(left)])
+        else:
+            inserted = yield Ask(ENQUEUE, columns(left))
         for id, number in inserted:
             answers[_uuid(id)] = Submitted(_uuid(id), number)
         left = [item for item in left if item[0].id not in answers]

@@ -60,7 +60,8 @@ SELECT l.*
 FROM unnest($1::bigint[]) AS i (lane)
 CROSS JOIN LATERAL (
     SELECT id, kind, group_id FROM longshore.job
-    WHERE state = {READY} AND lane = i.lane AND CASE WHEN group_id IS NOT NULL THEN true END
+    WHERE state = {READY} AND blocked_on IS NULL AND lane = i.lane
+        AND CASE WHEN group_id IS NOT NULL THEN true END
     ORDER BY ~priority, rank, number LIMIT $2
 ) AS l
 """

@@ -293,9 +293,12 @@ SELECT count(*) AS folded, coalesce(max(number), $1) AS up_to FROM old
 
 _ANY_JOB: Final = """(
     SELECT queue, kind, target FROM longshore.job
-    WHERE state IN ({states}) AND lane = t.lane LIMIT 1
+    WHERE state IN ({states}){also} AND lane = t.lane LIMIT 1
 )"""
-_ANY_LIVE_JOB: Final = " UNION ALL ".join(_ANY_JOB.format(states=some) for some in LIVE_BY_INDEX)
+_ANY_LIVE_JOB: Final = " UNION ALL ".join(
+    _ANY_JOB.format(states=some, also=" AND blocked_on IS NULL" if some == str(READY) else "")
+    for some in LIVE_BY_INDEX
+)
 
 ADOPT_LANES: Final = f"""
 INSERT INTO longshore.lane (hash, queue, kind, target)

@@ -22,7 +22,7 @@ from longshore.store.listing import (
     packed_labels,
     page_size,
 )
-from longshore.store.postgres.states import CODES, IN_ORDER
+from longshore.store.postgres.states import CODES, IN_ORDER, READY
 from longshore.store.rows import clean
 
 NEWEST: Final = 1000
@@ -177,4 +177,7 @@ def _stopped_in(states: Sequence[int], most: int) -> str | None:
 
 
 def _in_stretch(state: int) -> list[str]:
-    return [f"j.state = {state}", "j.number <= $1", "j.number > $2"]
+    stretch = [f"j.state = {state}", "j.number <= $1", "j.number > $2"]
+    # Two indexes hold the ready jobs: the planner takes both only if the condition names both.
+    either = ["(j.blocked_on IS NULL OR j.blocked_on IS NOT NULL)"] if state == READY else []
+    return [*stretch, *either]

@@ -22,20 +22,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from longshore.core.placement import SlotOffers
 from longshore.core.publishing import published_bytes
-from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Failed, PutAside, ReadDone, Succeeded, TurnTaken
-from longshore.model.job import Finished, Refused, Submission, Submitted
+from longshore.model.job import Finished, Refused, Submitted
 from longshore.model.worker import Claim, OpenSlots, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.changes import hold_if_paused
+from longshore.store.postgres.claimed_rows import claimed_attempt, left_of, slot_columns
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
@@ -47,10 +47,13 @@ from longshore.store.postgres.finish import (
     success_columns,
 )
 from longshore.store.postgres.growth import Growth, Refusals
+from longshore.store.postgres.intake import accept
 from longshore.store.postgres.kept_turns import CLAIM_KEEPING
+from longshore.store.postgres.limited_claims import LimitedClaim, open_keys
 from longshore.store.postgres.plain_end import END_ONE, PlainEnd
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.publishing import checked_versions, publish_versions
+from longshore.store.postgres.pump_result import ClaimScan, PumpResult, soonest_s
 from longshore.store.postgres.settling import Cursor, Settling, Starts
 from longshore.store.postgres.single_turns import (
     SEND_ONE,
@@ -77,42 +80,13 @@ from longshore.store.postgres.sql import (
 from longshore.store.postgres.states import READY, RUNNING, STATES
 from longshore.store.postgres.submit import StartColumns, SubmitBatch, TurnSlots
 from longshore.store.postgres.turns import TurnBatch, concerns_actors
-from longshore.store.rows import INT64, unpack_options
+from longshore.store.rows import INT64
 
 GENERAL_BATCHES: Final = 20
 FEWEST_PLAIN: Final = 0.75
 """If fewer of a batch's ends are plain, so many batches of groups are not tried as plain ones."""
-
-
-class ClaimScan(NamedTuple):
-    """What one claim read and took; `size` is the bytes of the arguments it took."""
-
-    look: ScanPlan
-    took: list[Reached]
-    claimed: list[Attempt]
-    counts: Counter[int]
-    size: int
-    short: bool
-    cost_s: float
-    contested: frozenset[int]
-    barred: frozenset[int]
-
-
-class PumpResult(Struct, frozen=True):
-    """What a pump did, and what there is to remember of it once it is committed.
-
-    `left_some` says that it made more jobs ready than it took.
-    """
-
-    pumped: BatchResult
-    left_some: bool
-    new_lanes: set[int]
-    scans: list[ClaimScan]
-    tallied: int
-    known: list[Known] = []
-    """What it has shown of actors."""
-    is_filled: bool = False
-    """Whether turns that began have all that their workers get."""
+MOST_KNOWN: Final = 100_000
+"""How many keys of limits, and attempts that hold some, are remembered."""
 
 
 class Pump:
@@ -121,6 +95,10 @@ class Pump:
     def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
         self.cursors = ClaimCursors()
         self._lanes: set[int] = set()
+        self._keys: set[str] = set()
+        """Keys of limits whose rows are stored."""
+        self._held: dict[int, frozenset[str]] = {}
+        """The keys of attempts with limits that claims of this process started, by token."""
         self._actors = KnownActors()
         self._expiry_margin_s = expiry_margin_s
         self._clock = clock
@@ -164,20 +142,14 @@ class Pump:
         room -= sum(len(one.args) for one in settling.started)
         intake.new_lanes |= new_lanes
         history = turns.history if turns is not None else []
-        submitted, lost_jobs = await _accept(records, intake, batch, history)
+        submitted, lost_jobs = await accept(records, intake, batch, history)
         if turns is not None and (lost or lost_jobs):
             await turns.bring_back([*lost, *lost_jobs], intake)
-        scans: list[ClaimScan] = []
-        left: set[int] = set()
-        for claim in batch.claims:
-            if room <= 0:
-                left.update(claim.lanes)
-            elif claim.slots and claim.lanes:
-                found = await self._claim(tx, dispatcher, claim, room)
-                room -= sum(scan.size for scan in found)
-                scans += found
+        opened = await self._open_limits(tx, ends)
+        scans, left = await self._claim_all(tx, dispatcher, batch, room)
         await publish_versions(tx, ends, finished)
-        by_ends = records.ready + settling.ready + (turns.ready_by_ends if turns else Counter())
+        by_turns = turns.ready_by_ends if turns else Counter[int]()
+        by_ends = records.ready + settling.ready + by_turns + opened
         ready = by_ends + intake.ready + (turns.ready if turns else Counter())
         taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
@@ -197,6 +169,7 @@ class Pump:
             turns.replies if turns else [],
             tx.has_watched_ends,
             intake.turns,
+            soonest_s(scans),
         )
         if ends:
             self._ends_groups = bool(records.parents)
@@ -209,6 +182,26 @@ class Pump:
     ) -> Starts:
         """What the dependents of these ends may start on."""
         return Starts(dispatcher, offered, self._expiry_margin_s, room, published_bytes(ends))
+
+    async def _claim_all(
+        self, tx: Transaction, dispatcher: UUID, batch: Batch, room: int
+    ) -> tuple[list[ClaimScan], set[int]]:
+        """Serves the claims; answers also the lanes for which there were too many bytes."""
+        scans: list[ClaimScan] = []
+        left: set[int] = set()
+        for claim in batch.claims:
+            if room <= 0:
+                left.update(claim.lanes)
+            elif claim.slots and claim.lanes:
+                found = await self._claim(tx, dispatcher, claim, room)
+                room -= sum(scan.size for scan in found)
+                scans += found
+        return scans, left
+
+    async def _open_limits(self, tx: Transaction, ends: Sequence[End]) -> Counter[int]:
+        """Lets jobs go before claims that waited for slots which these ends free; by lane."""
+        released = self._released(ends)
+        return (await open_keys(tx, released, self.cursors))[0] if released else Counter()
 
     def _intake(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, offers: SlotOffers
@@ -245,12 +238,16 @@ class Pump:
             return await self._take_one(lines, dispatcher, batch, known)
         if batch.sends:
             return None
+        if batch.finishes and self._released(batch.finishes):
+            return None
         if batch.finishes and self._ends_groups:
             return await self._end_plain(lines, dispatcher, batch)
         if batch.finishes:
             return await self._end_alone(lines, dispatcher, batch)
         items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
+            return None
+        if any(job.options.limits for job in batch.submits):
             return None
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
             return None
@@ -454,9 +451,35 @@ class Pump:
             slots = {job.id.int: slot for job, slot in reversed(pairs) if id(job) in sound}
         return StartColumns(dispatcher, self._expiry_margin_s, slots)
 
+    def _released(self, ends: Sequence[End]) -> set[str]:
+        """The keys of limits that these ends may bring room to, as far as this process knows."""
+        if not self._held:
+            return set()
+        keys = (self._held.get(end.token) for end in ends)
+        return {key for some in keys if some is not None for key in some}
+
+    def _note_limits(self, drawn: PumpResult) -> None:
+        """Remembers which keys the attempts hold that began; forgets those that ended."""
+        for end in drawn.pumped.finished if self._held else ():
+            self._held.pop(end.token, None)
+        for scan in drawn.scans:
+            if scan.limited is None:
+                continue
+            self._keys |= scan.limited.keys
+            self._keys -= scan.limited.unknown
+            for one in scan.claimed:
+                if one.options.limits:
+                    self._held[one.token] = frozenset(one.key for one in one.options.limits)
+        if len(self._keys) > MOST_KNOWN:
+            self._keys.clear()
+        while len(self._held) > MOST_KNOWN:
+            # Such an attempt was lost, or ended elsewhere. `open_limits` finds what it left.
+            del self._held[next(iter(self._held))]
+
     def committed(self, drawn: PumpResult) -> None:
         """Remembers what a committed batch showed."""
         self._lanes |= drawn.new_lanes
+        self._note_limits(drawn)
         self._actors.note(drawn.known)
         now = self._clock()
         for scan in drawn.scans:
@@ -479,11 +502,49 @@ class Pump:
         """Serves one claim. A lane that seems empty gets a full look before it counts as empty."""
         lanes = dict.fromkeys(claim.lanes)
         first = await self._read(tx, dispatcher, lanes, claim, claim.slots, room)
+        if first.barred and claim.ahead is None:
+            return await self._claim_limited(tx, dispatcher, claim, first, room)
         unseen = self.cursors.unseen(first.look, first.took, self._clock()) if first.short else []
         if not unseen:
             return [first]
-        left = _left(claim.slots, first.claimed)
+        left = left_of(claim.slots, first.claimed)
         rest = await self._read(tx, dispatcher, unseen, claim, left, room - first.size)
+        if rest.barred and claim.ahead is None:
+            return [first, *await self._claim_limited(tx, dispatcher, claim, rest, room, left)]
+        return [first, rest]
+
+    async def _claim_limited(
+        self,
+        tx: Transaction,
+        dispatcher: UUID,
+        claim: Claim,
+        met: ClaimScan,
+        room: int,
+        slots: Sequence[SessionKey] | None = None,
+    ) -> list[ClaimScan]:
+        """Goes on from a scan that met a job with limits."""
+        left = left_of(claim.slots if slots is None else slots, met.claimed)
+        began = self._clock()
+        limited = LimitedClaim(tx, dispatcher, self._expiry_margin_s, self._keys)
+        lanes = tuple(dict.fromkeys(claim.lanes))
+        took = await limited.take(lanes, left, room - met.size)
+        first = met._replace(barred=frozenset())
+        # It moves no cursor: it passes over jobs whose keys another transaction has.
+        plan = ScanPlan([], frozenset(), {})
+        contested = frozenset(lanes if took.is_contested else ())
+        cost_s = self._clock() - began
+        rest = ClaimScan(
+            plan,
+            [],
+            took.claimed,
+            took.counts,
+            took.size,
+            False,
+            cost_s,
+            contested,
+            frozenset(),
+            took,
+        )
         return [first, rest]
 
     async def _read(
@@ -497,7 +558,7 @@ class Pump:
     ) -> ClaimScan:
         began = self._clock()
         look = self.cursors.look(lanes, began)
-        workers, sessions, places = _slot_columns(slots)
+        workers, sessions, places = slot_columns(slots)
         bounds = self._expiry_margin_s, room, None if claim.ahead is None else sorted(claim.ahead)
         ranges = zip(*look.ranges, strict=True)
         statement = CLAIM_KEEPING if claim.keeps else CLAIM
@@ -511,16 +572,8 @@ class Pump:
         claimed: list[Attempt] = []
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
-            _, _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = (
-                row
-            )
-            reached[lane, urgency] = (rank, number)
-            options = unpack_options(options)
-            slot = workers[place - 1], sessions[place - 1]
-            of_job = id, number, token, kind, args, options
-            begun, failures, crashes, left_s, round, waited_s = tries
-            tried = begun, failures, crashes, False, ~urgency, left_s, round
-            claimed.append(Attempt(*of_job, *slot, *tried, waited_s=waited_s))
+            reached[row["lane"], row["urgency"]] = (row["rank"], row["number"])
+            claimed.append(claimed_attempt(row, workers, sessions))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)
         # A claim that is full of bytes, or was barred, says nothing of what lies behind it.
@@ -528,45 +581,6 @@ class Pump:
         contested = frozenset(lanes if seen > len(rows) else ())
         barred = frozenset(lanes if is_barred else ())
         return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, contested, barred)
-
-
-async def _accept(
-    records: FinishBatch, intake: SubmitBatch, batch: Batch, history: Sequence[Submission]
-) -> tuple[list[Submitted | Refused], list[tuple[TurnTaken, Message]]]:
-    """Takes in what ends sent, what hears of turns, then what was submitted; answers the latter.
-
-    What cannot be stored is noted in the history of its sender. It answers what turns hear of it.
-    """
-    sent = [job for _, _, job in records.sent]
-    if not sent and not history and not batch.submits:
-        if records.refused:
-            await records.note([])
-        return [], []
-    intake.note_sent([*sent, *history])
-    answers = await intake.accept([*sent, *history, *batch.submits])
-    if sent or records.refused:
-        await records.note(answers[: len(sent)])
-    submitted = answers[len(sent) + len(history) :]
-    return submitted, records.lost_of_turns(answers[: len(sent)])
-
-
-def _slot_columns(slots: Sequence[SessionKey]) -> tuple[list[UUID], list[int], list[int]]:
-    """Each session once, and for each slot, in order, which of them it is of."""
-    known: dict[SessionKey, int] = {}
-    places = [known.setdefault(slot, len(known) + 1) for slot in slots]
-    return [slot.worker for slot in known], [slot.session for slot in known], places
-
-
-def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[SessionKey]:
-    """The slots that these attempts have left free."""
-    used = Counter((attempt.worker.int, attempt.session) for attempt in taken)
-    left = []
-    for slot in slots:
-        if used[slot.worker.int, slot.session]:
-            used[slot.worker.int, slot.session] -= 1
-        else:
-            left.append(slot)
-    return left
 
 
 def _does_more(end: End) -> bool:

@@ -156,7 +156,7 @@ SELECT
         SELECT count(*) FROM longshore.job AS own
         CROSS JOIN LATERAL (
             SELECT FROM longshore.job AS a
-            WHERE a.state = {READY} AND a.lane = own.lane
+            WHERE a.state = {READY} AND a.blocked_on IS NULL AND a.lane = own.lane
                 AND (~a.priority, a.rank, a.number) < (~own.priority, own.rank, own.number)
             LIMIT {MOST_AHEAD}
         ) AS before

@@ -12,7 +12,7 @@ Theory of the claim. One statement does five things; what it reads depends only 
    `start_rules`). `best` counts, for each job, the bytes of the arguments before it: past $11
    nothing is taken. PostgreSQL knows their lengths without reading them. A claim ahead names in
    $12 the lanes of jobs that may be held ahead: from the first job on that may not, nothing is
-   taken (see `core.lookahead`).
+   taken (see `core.lookahead`). So it is with the first job that has limits (see `limits`).
 3. `locked`: those rows FOR UPDATE, if they are still ready and no other claim holds them. Only now
    are they numbered, so that a row that was skipped leaves no slot empty.
 4. The update: the i-th locked row goes to the i-th slot under a new token.
@@ -49,20 +49,6 @@ from longshore.store.postgres.states import (
     S,
     head,
 )
-
-STEADY: Final = {
-    "enable_seqscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-    "jit": "off",
-    "plan_cache_mode": "force_generic_plan",
-}
-"""Settings under which each hot statement has exactly one plan."""
-BY_INDEX: Final = {"enable_seqscan": "off", "jit": "off"}
-"""Settings under which a read goes by an index wherever there is one.
-
-A plan that was made while the tables were small may be used again when they are large.
-"""
 
 _AT: Final = "(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint::text)"
 MOST_ENTRIES: Final = HISTORY_FIRST + HISTORY_LAST
@@ -246,13 +232,20 @@ An empty array stands for a column without a value; a job without a shape has th
 
 
 def inserted(
-    *, started: bool, one: bool = False, turns: bool = False, first: str = "", guard: str = "true"
+    *,
+    started: bool,
+    one: bool = False,
+    turns: bool = False,
+    limited: bool = False,
+    first: str = "",
+    guard: str = "true",
 ) -> str:
     """SQL that inserts the jobs whose id and unique key are free.
 
     With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
     are those of a single job, not arrays, which cost more to take apart. With `turns`, the jobs are
-    turns of actors, whose numbers come last. What `first` selects precedes it, and can `guard` it.
+    turns of actors, whose numbers come last. With `limited`, their keys come last, and behind which
+    of them each job goes. What `first` selects precedes it, and can `guard` it.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
@@ -267,6 +260,10 @@ def inserted(
     also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
     if turns:
         also, values = f"{also}, actor_id", f"{values}, n.actor"
+    if limited:
+        own, names = f"{own}, $17::text[], $18::text[]", f"{names}, keys, behind"
+        rows = f"unnest({own})"
+        also, values = f"{also}, concurrency_key, blocked_on", f"{values}, n.keys, n.behind"
     return f"""
 WITH {first} {may} new AS (
     INSERT INTO longshore.job (
@@ -516,6 +513,17 @@ FROM (
 WHERE j.ctid = n.tid
 """
 
+CLAIMED_COLUMNS: Final = f"""state = {RUNNING},
+        token = nextval('longshore.token'),
+        worker = ($1::uuid[])[{{place}}],
+        session = ($2::bigint[])[{{place}}],
+        attempt = j.attempt + 1,
+        started_at = statement_timestamp(),
+        expires_at = statement_timestamp() + (j.timeout_s + {{margin}}) * interval '1 s',
+        {_CLAIMED}"""
+CLAIMED_JOB: Final = f"""j.lane, ~j.priority AS urgency, j.rank,
+        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes,
+        {LEFT_S}, j.round, {WAITED_S}"""
 CLAIM_FORM: Final = f"""
 WITH slot AS MATERIALIZED (
     SELECT ARRAY(
@@ -533,9 +541,11 @@ front AS (
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number,
             octet_length(j.args) AS size,
-            $12::bigint[] IS NOT NULL AND (j.crashes > 0 OR j.lane <> ALL ($12)) AS is_barred
+            j.concurrency_key IS NOT NULL
+                OR ($12::bigint[] IS NOT NULL AND (j.crashes > 0 OR j.lane <> ALL ($12)))
+                AS is_barred
         FROM longshore.job AS j
-        WHERE j.state = {READY}
+        WHERE j.state = {READY} AND j.blocked_on IS NULL
             AND j.lane = i.lane
             AND (~j.priority, j.rank, j.number) > (i.urgency, i.rank, i.number)
             AND ~j.priority <= i.last_urgency
@@ -564,20 +574,10 @@ locked AS (
 ),{{placing}}
 taken AS (
     UPDATE longshore.job AS j
-    SET state = {RUNNING},
-        token = nextval('longshore.token'),
-        worker = ($1::uuid[])[{{place}}],
-        session = ($2::bigint[])[{{place}}],
-        attempt = j.attempt + 1,
-        started_at = statement_timestamp(),
-        expires_at = statement_timestamp() + (j.timeout_s + $10) * interval '1 s',
-        {_CLAIMED}
+    SET {CLAIMED_COLUMNS.replace("{margin}", "$10")}
     FROM locked AS l
     WHERE j.ctid = l.tid
-    RETURNING
-        l.turn, {{place}} AS place, j.lane, ~j.priority AS urgency, j.rank,
-        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes,
-        {LEFT_S}, j.round, {WAITED_S}
+    RETURNING l.turn, {{place}} AS place, {CLAIMED_JOB}
 )
 SELECT b.seen, b.barred, t.*
 FROM (

@@ -30,7 +30,7 @@ def lane_may_start(lane: str) -> str:
     return may_start(f"""coalesce(
             (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = {lane}),
             (SELECT k.queue FROM longshore.job AS k
-                WHERE k.state = {READY} AND k.lane = {lane} LIMIT 1)
+                WHERE k.state = {READY} AND k.blocked_on IS NULL AND k.lane = {lane} LIMIT 1)
         )""")
 
 

@@ -31,14 +31,15 @@ from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
+from longshore.store.postgres.limits import PostgresLimits
 from longshore.store.postgres.log_archives import PostgresLogArchives
 from longshore.store.postgres.new_run import PostgresNewRuns
 from longshore.store.postgres.peaks import PostgresPeaks
+from longshore.store.postgres.planning import BY_INDEX, STEADY
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
 from longshore.store.postgres.schedules import PostgresSchedules
-from longshore.store.postgres.sql import BY_INDEX, STEADY
 from longshore.store.postgres.turn_inputs import filled_turns
 from longshore.store.postgres.web_workers import PostgresWebWorkers
 
@@ -68,6 +69,7 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 
 
 class PostgresStore(
+    PostgresLimits,
     PostgresAccess,
     PostgresFiles,
     PostgresLogArchives,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from itertools import groupby
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from longshore.core.limited_starts import keys_text
 from longshore.core.placement import SlotOffers, Woken
 from longshore.core.turns import last_worker
 from longshore.errors import StoreUnavailable
@@ -30,6 +32,8 @@ from longshore.store.postgres.columns import (
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres.key_holders import holder_of, staging_of
 from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS, KNOWN
+from longshore.store.postgres.limited_claims import keys_to_wait_behind
+from longshore.store.postgres.limits_sql import SUBMIT_LIMITED
 from longshore.store.postgres.sql import (
     START_TURNS,
     SUBMIT,
@@ -38,6 +42,9 @@ from longshore.store.postgres.sql import (
 )
 from longshore.store.postgres.states import READY, RUNNING
 from longshore.store.rows import not_accepted
+
+MOST_PARTS: Final = 8
+"""In how many statements a batch is stored at most, if only some of its jobs have limits."""
 
 
 class StartColumns(Struct, frozen=True):
@@ -237,6 +244,8 @@ class SubmitBatch:
         await self._note(items, rows)
 
     async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
+        if any(job.options.limits for job, _ in items):
+            return await self._insert_limited(items)
         if self._start_columns is None:
             rows = await self._tx.fetch(SUBMIT, *columns(items, sparse=True))
         else:
@@ -244,6 +253,28 @@ class SubmitBatch:
             rows = await self._tx.fetch(SUBMIT_STARTED, *columns(items, sparse=True), *slots)
             self.started += self._start_columns.began(items, rows)
         await self._note(items, rows)
+        return rows
+
+    async def _insert_limited(self, items: list[Item]) -> list[asyncpg.Record]:
+        """Stores jobs of which some have limits, in their order: numbers follow it.
+
+        Those with limits do not start, and may go behind keys. If they alternate too often, none of
+        the others starts either.
+        """
+        parts = [
+            list(part) for _, part in groupby(items, lambda item: bool(item[0].options.limits))
+        ]
+        rows: list[asyncpg.Record] = []
+        for part in parts if len(parts) <= MOST_PARTS else [items]:
+            if len(parts) <= MOST_PARTS and not _is_limited(part[0]):
+                rows += await self._insert_all(part)
+                continue
+            behind = await keys_to_wait_behind(self._tx, [job for job, _ in part])
+            keys = [keys_text(job.options.limits) for job, _ in part]
+            waits = [behind.get(job.id) for job, _ in part]
+            new = await self._tx.fetch(SUBMIT_LIMITED, *columns(part), keys, waits)
+            await self._note(part, new)
+            rows += new
         return rows
 
     async def _note(self, items: list[Item], rows: list[asyncpg.Record]) -> None:
@@ -261,6 +292,10 @@ class SubmitBatch:
             ready = (row for row in rows if row["state"] == READY)
             self.ready_sent.update(row["lane"] for row in ready if row["id"].int in self._sent)
         self.new_lanes |= unknown
+
+
+def _is_limited(item: Item) -> bool:
+    return bool(item[0].options.limits)
 
 
 def _held(id: UUID) -> Refused:

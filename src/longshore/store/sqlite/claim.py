@@ -9,15 +9,16 @@ lazily. Where the merge uses up the share of a lane, it reads on from there, twi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from longshore.core.limited_starts import Start
 from longshore.core.lookahead import before_barred
 from longshore.core.placement import first_bytes, kept_slots
 from longshore.core.turns import last_worker
@@ -25,6 +26,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Claim, SessionKey
 from longshore.store.rows import unpack_options
+from longshore.store.sqlite.limits import admit, hold
 from longshore.store.sqlite.sql import (
     ATTENDED_NOW,
     CLAIM,
@@ -39,6 +41,10 @@ from longshore.store.sqlite.transaction import Transaction
 
 _PACK_BYTES: Final = 32 * 1024 * 1024
 _FEWEST: Final = 8
+_MOST_LOOKS: Final = 8
+"""How often a claim reads on, when limits hold back what it has read."""
+_FURTHER: Final = 32
+"""From so many jobs on it then reads twice as many each time."""
 
 _candidates = msgspec.json.Decoder(list[Candidate])
 _lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
@@ -52,17 +58,19 @@ Payload = tuple[UUID, Options, bytes]
 class Claims(NamedTuple):
     """What claims took, and how many from each lane.
 
-    `left` are lanes in which they left jobs because of `max_bytes`, `barred` those in which they
-    met a job that may not be held ahead.
+    `left` are lanes in which they left jobs because of `max_bytes`, or because too many jobs have
+    limits that are used up; `barred` those in which they met a job that may not be held ahead.
+    `open_at` is when the rate of a key lets the first job begin that they put behind it.
     """
 
     claimed: list[Attempt]
     taken: Counter[int]
     left: set[int]
     barred: set[int]
+    open_at: list[int]
 
 
-NO_CLAIMS: Final = Claims([], Counter(), set(), set())
+NO_CLAIMS: Final = Claims([], Counter(), set(), set(), [])
 
 
 def claim(
@@ -74,20 +82,80 @@ def claim(
 ) -> Claims:
     """Places the best ready jobs on slots that may have them, one by one."""
     sessions = attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
-    done = Claims([], Counter(), set(), set())
+    done = Claims([], Counter(), set(), set(), [])
     for one in claims:
         slots = [slot for slot in one.slots if sessions.get(slot.worker.int) == slot.session]
-        best = _best(tx, one.lanes, len(slots)) if slots else []
-        free = before_barred(best, one.ahead, _lane_and_crashes)
-        if len(free) < len(best):
-            done.barred.update(one.lanes)
-        fitting = first_bytes(free, _payload_bytes, max_bytes)
-        if len(fitting) < len(free):
+        for look in range(_MOST_LOOKS):
+            most = max(len(slots), _FURTHER << look if look else 0)
+            best = _best(tx, one.lanes, most) if slots else []
+            free = before_barred(best, one.ahead, _lane_and_crashes)
+            fitting = first_bytes(free, _payload_bytes, max_bytes)
+            if len(fitting) < len(free):
+                done.left.update(one.lanes)
+            found = payloads(tx, fitting)
+            chosen = _choose(tx, one, fitting, found, len(slots), done)
+            if len(free) < len(best) or chosen.is_barred:
+                done.barred.update(one.lanes)
+            took = _place(tx, chosen.jobs, slots, found, expiry_margin_s, keeps=one.keeps)
+            if chosen.starts:
+                hold(tx, chosen.starts, {attempt.number: attempt.token for attempt in took})
+            done.claimed.extend(took)
+            done.taken.update(job.lane for job in chosen.jobs)
+            max_bytes -= sum(map(_payload_bytes, chosen.jobs))
+            slots = _left(slots, took)
+            if not chosen.behind or not slots or max_bytes <= 0:
+                break
+        else:
             done.left.update(one.lanes)
-        done.claimed.extend(_place(tx, fitting, slots, expiry_margin_s, keeps=one.keeps))
-        done.taken.update(job.lane for job in fitting)
-        max_bytes -= sum(map(_payload_bytes, fitting))
     return done
+
+
+class _Chosen(NamedTuple):
+    """Which of the best jobs start, and which slots of keys some of them hold then.
+
+    `behind` is how many were put behind keys: others may start instead.
+    """
+
+    jobs: Sequence[Candidate]
+    starts: Mapping[int, Start] = {}
+    behind: int = 0
+    is_barred: bool = False
+
+
+def _choose(
+    tx: Transaction,
+    claim: Claim,
+    jobs: Sequence[Candidate],
+    found: Mapping[int, Payload],
+    most: int,
+    done: Claims,
+) -> _Chosen:
+    """At most so many of these jobs, without those whose limits are used up.
+
+    None with limits is held ahead.
+    """
+    if not any(found[job.number][1].limits for job in jobs):
+        return _Chosen(jobs[:most])
+    if claim.ahead is not None:
+        free = [*takewhile(lambda job: not found[job.number][1].limits, jobs)]
+        return _Chosen(free, is_barred=True)
+    admitted = admit(tx, {job.number: found[job.number][1] for job in jobs}, most)
+    if admitted.open_at is not None:
+        done.open_at.append(admitted.open_at)
+    starting = [job for job in jobs if job.number in admitted.starts]
+    return _Chosen(starting, admitted.starts, admitted.behind)
+
+
+def _left(slots: Sequence[SessionKey], took: Sequence[Attempt]) -> list[SessionKey]:
+    """The slots that these attempts have left free."""
+    used = Counter(SessionKey(one.worker, one.session) for one in took)
+    left = []
+    for slot in slots:
+        if used[slot]:
+            used[slot] -= 1
+        else:
+            left.append(slot)
+    return left
 
 
 def usable_slots(
@@ -97,7 +165,10 @@ def usable_slots(
     slots: Sequence[SessionKey | None],
 ) -> list[SessionKey | None]:
     """The slots that these jobs may have, each in its place; None for the others."""
-    may = may_start(tx, jobs)
+    may = [
+        is_open and not job.options.limits
+        for is_open, job in zip(may_start(tx, jobs), jobs, strict=True)
+    ]
     sessions = attending(tx, dispatcher, [slot for slot in slots if slot is not None])
     return [
         slot
@@ -141,12 +212,12 @@ def _place(
     tx: Transaction,
     jobs: Sequence[Candidate],
     slots: Sequence[SessionKey],
+    found: Mapping[int, Payload],
     expiry_margin_s: float,
     *,
     keeps: bool = False,
 ) -> list[Attempt]:
     """Gives the i-th job to the i-th slot, under a new token; turns to whom had them last."""
-    found = payloads(tx, jobs)
     if keeps:
         of_jobs = [found[job.number] for job in jobs]
         slots = kept_slots([last_worker(options, args) for _, options, args in of_jobs], slots)

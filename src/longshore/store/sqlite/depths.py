@@ -25,12 +25,14 @@ LEFT JOIN queue ON queue.name = lane.queue
 """
 _LEVEL: Final = """
 SELECT priority FROM job INDEXED BY job_ready
-WHERE state = 'ready' AND lane = ? AND priority < ? ORDER BY priority DESC LIMIT 1
+WHERE state = 'ready' AND blocked_on IS NULL AND lane = ? AND priority < ?
+ORDER BY priority DESC LIMIT 1
 """
 _FIRST: Final = f"""
 SELECT min(at) FROM (
     SELECT max(created_at, coalesce(run_at, 0)) AS at FROM job INDEXED BY job_ready
-    WHERE state = 'ready' AND lane = ? AND priority = ? ORDER BY rank, number LIMIT {OLDEST_OF})
+    WHERE state = 'ready' AND blocked_on IS NULL AND lane = ? AND priority = ?
+    ORDER BY rank, number LIMIT {OLDEST_OF})
 """
 _ABOVE_ALL: Final = 1 << 62
 

@@ -35,7 +35,8 @@ _PARENTS: Final = """SELECT node.job, 0, 0 FROM edge INDEXED BY edge_child
     CROSS JOIN node ON node.group_id = edge.group_id AND node.place = edge.parent
     WHERE edge.group_id = ? AND edge.child = ?"""
 _TO_EXPAND: Final = f"""
-    job INDEXED BY job_ready WHERE job.state = 'ready' AND job.lane IN ({MAP_LANE}, {SCOPE_LANE})
+    job INDEXED BY job_ready
+    WHERE job.state = 'ready' AND job.blocked_on IS NULL AND job.lane IN ({MAP_LANE}, {SCOPE_LANE})
         AND (SELECT g.state FROM job_group AS g WHERE g.number = job.group_id) = 'running'"""
 IS_TO_EXPAND: Final = f"EXISTS (SELECT 1 FROM {_TO_EXPAND})"
 """SQL: whether a map or a sub-group can become jobs now."""

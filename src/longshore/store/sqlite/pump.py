@@ -31,6 +31,7 @@ from longshore.store.sqlite.dependents import Starts
 from longshore.store.sqlite.filling import filled
 from longshore.store.sqlite.groups import submit_group
 from longshore.store.sqlite.growth import Growth
+from longshore.store.sqlite.limits import free_ended
 from longshore.store.sqlite.publishing import checked_versions, publish_versions
 from longshore.store.sqlite.settling import Settling
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
@@ -45,6 +46,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     has_ends = batch.finishes or batch.sends
     ends = _finish(tx, dispatcher, batch, expiry_margin_s) if has_ends else _NO_ENDS
     submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
+    opened = free_ended(tx) if batch.finishes else Counter[int]()
     claims = NO_CLAIMS
     if batch.claims:
         # They must know the lanes of jobs that were submitted with them: a queue may be paused.
@@ -57,8 +59,8 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         filled(tx, started),
         filled(tx, claims.claimed),
         claims.taken,
-        ends.ready + ready + ends.posted.by_sends if has_ends else ready,
-        ends.ready,
+        ends.ready + ready + ends.posted.by_sends + opened if has_ends else ready,
+        ends.ready + opened if opened else ends.ready,
         ends.ended,
         frozenset(claims.left),
         frozenset(claims.barred),
@@ -68,6 +70,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         ends.posted.replies,
         tx.has_watched_ends,
         filled(tx, ends.posted.started) if ends.posted.started else [],
+        tx.seconds_to(min(claims.open_at)) if claims.open_at else None,
     )
 
 

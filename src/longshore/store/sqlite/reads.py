@@ -43,7 +43,7 @@ from longshore.store.rows import (
 from longshore.store.sqlite.checkpoints import checkpoint
 from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, PAST_DEADLINE, Bulk, Value
 from longshore.store.sqlite.start_rules import held_back
-from longshore.store.sqlite.states import ENDED_BADLY, INDEXES, OWNED_LIST
+from longshore.store.sqlite.states import BEHIND_KEYS, ENDED_BADLY, INDEXES, OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot
 
 _MAX_AHEAD: Final = 1000
@@ -284,7 +284,8 @@ def _sources(wanted: JobFilter) -> list[tuple[str, str]]:
     if wanted.group is not None:
         return [(_OF_GROUP, in_state)]
     if not must_walk(wanted):
-        return [(INDEXES[state], "") for state in states]
+        behind = [(BEHIND_KEYS, "")] if JobState.READY in states else []
+        return [*((INDEXES[state], "") for state in states), *behind]
     return [(_WALK, in_state)]
 
 
@@ -398,7 +399,8 @@ def _ahead(tx: Snapshot, job: Job) -> int:
     lane = lane_of(job.queue, job.kind, job.target).hash
     query = """SELECT count(*) FROM (
             SELECT -priority AS urgency, rank, number FROM job INDEXED BY job_ready
-            WHERE state = 'ready' AND lane = ? ORDER BY priority DESC, rank, number LIMIT ?)
+            WHERE state = 'ready' AND blocked_on IS NULL AND lane = ?
+            ORDER BY priority DESC, rank, number LIMIT ?)
         WHERE (urgency, rank, number) < (?, ?, ?)"""
     values = (lane, _MAX_AHEAD, -job.priority, rank, job.number)
     count: int = tx.execute(query, values).fetchone()[0]

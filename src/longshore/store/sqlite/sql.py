@@ -282,7 +282,8 @@ LANE_TOP: Final = """
             CASE WHEN attempt = 0 AND group_id IS NULL
                 THEN max(created_at, coalesce(run_at, 0)) END AS ready_at
         FROM job INDEXED BY job_ready
-        WHERE state = 'ready' AND lane = ? AND (deadline_at IS NULL OR deadline_at > ?)
+        WHERE state = 'ready' AND blocked_on IS NULL AND lane = ?
+            AND (deadline_at IS NULL OR deadline_at > ?)
         ORDER BY priority DESC, rank, number LIMIT ? OFFSET ?)"""
 CLAIM: Final = Bulk(
     f"""UPDATE job SET

@@ -25,7 +25,7 @@ _OPEN_LANES: Final = """
             WHERE lane.hash = wanted.value AND queue.paused = 1)
         AND EXISTS (
             SELECT 1 FROM job INDEXED BY job_ready
-            WHERE job.state = 'ready' AND job.lane = wanted.value)"""
+            WHERE job.state = 'ready' AND job.blocked_on IS NULL AND job.lane = wanted.value)"""
 
 _hashes = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(frozenset[str])

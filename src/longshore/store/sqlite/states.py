@@ -25,10 +25,13 @@ LIVE_LIST: Final = f"({_listed(frozenset(JobState) - lifecycle.TERMINAL)})"
 
 ENDED_BADLY: Final = "INDEXED BY job_ended_badly WHERE"
 
+BEHIND_KEYS: Final = "INDEXED BY job_blocked WHERE blocked_on IS NOT NULL AND state = 'ready'"
+"""SQL for the ready jobs that wait behind a key of a limit."""
+
 _INDEXES: Final = {
     JobState.WAITING: "INDEXED BY job_waiting WHERE",
     JobState.DELAYED: "INDEXED BY job_due WHERE",
-    JobState.READY: "INDEXED BY job_ready WHERE",
+    JobState.READY: "INDEXED BY job_ready WHERE blocked_on IS NULL AND",
     **dict.fromkeys(lifecycle.OWNED, f"INDEXED BY job_owned WHERE state IN {OWNED_LIST} AND"),
     **dict.fromkeys(lifecycle.TERMINAL - {JobState.SUCCEEDED}, ENDED_BADLY),
 }

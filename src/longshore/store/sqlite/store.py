@@ -45,6 +45,7 @@ from longshore.store.sqlite import (
     group_upkeep,
     growth,
     keeper,
+    limits,
     log_archives,
     new_run,
     reads,
@@ -176,6 +177,11 @@ class SqliteStore:
     cancelling = _reads(reads.cancelling)
     retry = _writes(keeper.retry)
     set_paused = _writes(keeper.set_paused)
+    set_limit = _writes(limits.set_limit)
+    remove_limit = _writes(limits.remove_limit)
+    limit_rules = _reads(limits.limit_rules)
+    limit_key = _reads(limits.limit_key)
+    open_limits = _writes(limits.open_limits)
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
         """These workers were heard of, if they are alive and this dispatcher's."""

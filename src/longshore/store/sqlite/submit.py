@@ -24,6 +24,7 @@ from longshore.store.rows import (
     not_accepted,
     pack_options,
 )
+from longshore.store.sqlite.limits import put_behind_waiting
 from longshore.store.sqlite.sql import (
     HOLDERS,
     INSERT,
@@ -76,7 +77,10 @@ def accept(
         tx.undo_jobs(before)
         intake = SubmitBatch(tx, sound, expiry_margin_s)
         intake.store(jobs, bodies, slots)
-    return intake.settle()
+    accepted = intake.settle()
+    if any(job.options.limits for job in jobs):
+        put_behind_waiting(tx, jobs, accepted[0])
+    return accepted
 
 
 class SubmitBatch:

@@ -86,6 +86,8 @@ class Remembered:
         """The last number and the last token."""
         self.paused: frozenset[str] | None = None
         """The queues that are paused."""
+        self.has_holds: bool | None = None
+        """Whether attempts hold slots of keys."""
         self._version = 0
 
     def forget_if_changed(self, version: int) -> None:
@@ -97,7 +99,7 @@ class Remembered:
     def forget(self) -> None:
         """The file may hold something else."""
         self.lanes.clear()
-        self.sequences = self.paused = None
+        self.sequences = self.paused = self.has_holds = None
 
 
 class Transaction(Snapshot):

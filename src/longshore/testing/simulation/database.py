@@ -38,7 +38,17 @@ from longshore.testing.simulation.loop import Process, SimulatedLoop, current_pr
 READS: Final = frozenset(
     {"placed", "draining", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes"}
     | {"queues", "depths", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
-    | {"actor", "actors", "turns", "mail", "replies", "deliver_sends", "callback_secret"}
+    | {
+        "limit_rules",
+        "limit_key",
+        "actor",
+        "actors",
+        "turns",
+        "mail",
+        "replies",
+        "deliver_sends",
+        "callback_secret",
+    }
     | {"web_attendance", "web_workers", "version_of_job", "filesets", "fileset_versions"}
     | {"fileset_version", "blob_generations", "doomed_blobs", "unused_bytes", "old_logs"}
     | {"log_parts", "peaks"}

@@ -1,0 +1,97 @@
+"""`longshore limits`: lists, sets and removes rules of limits, and shows keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from longshore.cli.options import Whole, ask, client_options, examples
+from longshore.cli.view.show import Table, View, print_answer, print_json, print_view
+from longshore.client.jsonable import plain
+from longshore.core.key_limits import MOST_UNITS
+from longshore.core.key_words import bounds_words, key_words
+from longshore.core.rates import parse_rate, rate_text
+from longshore.model.limits import LimitRule
+
+_NUMBER = Whole(0, MOST_UNITS)
+
+
+@click.command(
+    name="limits",
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "longshore limits",
+        "longshore limits set tenant=* --concurrency 5 --rate 100/min --burst 20",
+        "longshore limits show tenant=acme",
+        "longshore limits rm tenant=acme",
+    ),
+)
+@click.argument(
+    "action",
+    type=click.Choice(["ls", "set", "show", "rm"]),
+    metavar="[set|show|rm]",
+    default="ls",
+)
+@click.argument("pattern", required=False, metavar="[KEY]")
+@click.option("--concurrency", type=_NUMBER, metavar="N", help="The most jobs at once.")
+@click.option("--rate", metavar="N/TIME", help="The most in a time: 100/min, 5/s, 10/30s.")
+@click.option("--burst", type=Whole(1, MOST_UNITS), metavar="N", help="More than that at once (1).")
+@client_options
+def limits(context: click.Context, /, action: str, pattern: str | None, **given: Any) -> None:
+    """List rules of limits, set or remove one, show a key.
+
+    A rule is about a key, such as tenant=acme, or about all keys that begin as its pattern does:
+    tenant=* or tenant=ac*. The most specific rule wins. It goes before what jobs bring, and holds
+    at once for jobs that wait.
+
+    Exits with 3 if there is no rule to remove.
+    """
+    if action == "ls":
+        _list(context, given)
+        return
+    if pattern is None:
+        raise click.UsageError("name the key, such as tenant=acme", context)
+    if action != "set" and any(given[name] for name in ("concurrency", "rate", "burst")):
+        raise click.UsageError("--concurrency, --rate and --burst go with set", context)
+    if action == "set":
+        _set(context, pattern, given)
+    elif action == "show":
+        view = ask(context, lambda connection: connection.limits.key(pattern))
+        print_answer(given["as_json"], plain(view), key_words(view))
+    else:
+        ask(context, lambda connection: connection.limits.remove(pattern))
+        print_answer(given["as_json"], {"removed": pattern}, f"the rule for {pattern} is removed")
+
+
+def _list(context: click.Context, given: dict[str, Any]) -> None:
+    rules = ask(context, lambda connection: connection.limits.rules())
+    if given["as_json"]:
+        print_json([plain(rule) for rule in rules])
+    else:
+        print_view(View([_table(rules)], "no rules: what jobs bring holds"))
+
+
+def _set(context: click.Context, pattern: str, given: dict[str, Any]) -> None:
+    if given["burst"] is not None and given["rate"] is None:
+        raise click.UsageError("--burst goes with --rate", context)
+    rate = None if given["rate"] is None else parse_rate(given["rate"], given["burst"] or 1)
+    most = given["concurrency"]
+    ask(context, lambda connection: connection.limits.set(pattern, most, rate))
+    document = plain(LimitRule(pattern, most, rate))
+    words = f"{pattern}: {bounds_words(most, rate)}"
+    print_answer(given["as_json"], document, words)
+
+
+def _table(rules: tuple[LimitRule, ...]) -> Table:
+    rows = [
+        (
+            rule.pattern,
+            "" if rule.concurrency is None else str(rule.concurrency),
+            "" if rule.rate is None else rate_text(rule.rate),
+            "" if rule.rate is None else str(rule.rate.burst),
+        )
+        for rule in rules
+    ]
+    numbers = frozenset({"at once", "burst"})
+    return Table(("key", "at once", "rate", "burst"), rows, numbers)

@@ -1,0 +1,43 @@
+"""What limits a key, in words."""
+
+from __future__ import annotations
+
+from longshore.core.rates import rate_text
+from longshore.core.timing import span
+from longshore.model.limits import KeyView, Rate
+
+
+def bounds_words(concurrency: int | None, rate: Rate | None) -> str:
+    """What a rule allows."""
+    most = None if concurrency is None else f"at most {concurrency:,} at once"
+    pace = None if rate is None else f"{rate_text(rate)} with a burst of {rate.burst:,}"
+    return ", ".join(filter(None, (most, pace))) or "no limit"
+
+
+def full_words(view: KeyView) -> str:
+    """Why a key lets nothing more begin."""
+    if view.concurrency is not None and view.held >= view.concurrency:
+        return f"{view.key} is at {view.held:,} of {view.concurrency:,}{_holders(view)}"
+    if view.rate is None:
+        return f"{view.key} has room again"
+    when = "" if view.next_s is None else f"next in {span(view.next_s)} "
+    never = "" if view.next_s is not None else ", and the job takes more units than its burst"
+    return f"{view.key}: {when}({rate_text(view.rate)}{never})"
+
+
+def key_words(view: KeyView) -> str:
+    """All that there is to say of a key."""
+    whose = f" by the rule for {view.pattern}" if view.pattern else ", as its jobs say"
+    limit = bounds_words(view.concurrency, view.rate)
+    said = f"{view.key}: {limit}{whose if limit != 'no limit' else ''}"
+    running = f"{view.held:,} running{_holders(view)}"
+    waiting = "; jobs wait for it" if view.is_waited_for else "; no job waits for it"
+    return f"{said}; {running}{waiting}"
+
+
+def _holders(view: KeyView) -> str:
+    if not view.holders:
+        return ""
+    more = ", …" if view.held > len(view.holders) else ""
+    noun = "job" if view.held == 1 else "jobs"
+    return f", held by {noun} {', '.join(map(str, view.holders))}{more}"

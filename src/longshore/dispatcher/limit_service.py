@@ -1,0 +1,93 @@
+"""What clients can ask of a dispatcher about limits (see `service`)."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec import structs
+
+from longshore.core.key_limits import MOST_RULES, why_no_key, why_no_rule
+from longshore.core.why import Facts
+from longshore.dispatcher.runtime_protocol import Runtime
+from longshore.errors import InvalidInput, NotFound, WrongState
+from longshore.model.job import Job, JobState
+from longshore.model.limits import KeyView, LimitRule
+from longshore.ports import Store
+from longshore.wire import limit_messages as m
+
+
+class LimitService:
+    """The use cases of clients about limits."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def asked_by(self, store: Store) -> LimitService:
+        """The same for one who asks, over a store that says so."""
+        return LimitService(store, self._runtime)
+
+    async def set(self, request: m.SetLimit) -> None:
+        """Sets a rule. Jobs that wait hear of it at once."""
+        rule = LimitRule(request.pattern, request.concurrency, request.rate)
+        if why := why_no_rule(rule):
+            raise InvalidInput(why)
+        known = {one.pattern for one in await self._store.limit_rules()}
+        if rule.pattern not in known and len(known) >= MOST_RULES:
+            raise WrongState(
+                f"there are {MOST_RULES:,} rules of limits, which is the most; remove some, or use "
+                "a pattern that ends with *"
+            )
+        await self._store.set_limit(rule)
+        self._runtime.limits_changed()
+
+    async def remove(self, request: m.RemoveLimit) -> None:
+        """Removes a rule: what jobs bring, or another rule, holds from then on."""
+        if not await self._store.remove_limit(request.pattern):
+            raise NotFound(
+                f"there is no rule for '{request.pattern}'; `longshore limits` lists those there "
+                "are"
+            )
+        self._runtime.limits_changed()
+
+    async def rules(self) -> tuple[LimitRule, ...]:
+        """Every rule, by pattern."""
+        return tuple(await self._store.limit_rules())
+
+    async def key(self, key: str) -> KeyView:
+        """What limits a key, and which jobs hold its slots."""
+        if why := why_no_key(key):
+            raise InvalidInput(why)
+        return await self._store.limit_key(key)
+
+    async def explain(self, job: Job) -> Facts:
+        """What `why` must know of a job; of one that waits also its keys that have no room."""
+        facts = await self._store.explain(job)
+        if job.state is not JobState.READY or not job.options.limits:
+            return facts
+        views = [await self._store.limit_key(limit.key) for limit in job.options.limits]
+        return structs.replace(facts, full_keys=tuple(filter(is_full, views)))
+
+
+def is_full(view: KeyView) -> bool:
+    """Whether a key lets nothing more begin now."""
+    if view.concurrency is not None and view.held >= view.concurrency:
+        return True
+    return view.rate is not None and view.next_s != 0
+
+
+async def perform_for_limits(service: LimitService, request: m.LimitRequest) -> object:
+    """Does what a request about limits asks for; answers with what OK carries."""
+    match request:
+        case m.SetLimit():
+            await service.set(request)
+            return None
+        case m.RemoveLimit():
+            await service.remove(request)
+            return None
+        case m.ListLimits():
+            return await service.rules()
+        case m.ShowKey():
+            return await service.key(request.key)
+        case _:
+            assert_never(request)

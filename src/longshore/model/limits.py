@@ -1,0 +1,66 @@
+"""Limits: at most so many jobs of a key at once, or in a time.
+
+A key is `name=value`, such as `tenant=acme`. A job names the keys that it counts for, and may bring
+a limit for each. A rule, which lies in the store, goes before what jobs bring.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+
+class Rate(Struct, frozen=True, omit_defaults=True, gc=False):
+    """So many units in so many seconds; over any such time at most `units + burst`."""
+
+    units: int
+    per_s: float
+    burst: int = 1
+
+
+class JobLimit(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A key that a job counts for, and what limits the key unless a rule says otherwise."""
+
+    key: str
+    concurrency: int | None = None
+    rate: Rate | None = None
+    units: int = 1
+    """How much of the rate the job takes."""
+
+
+class LimitRule(Struct, frozen=True, omit_defaults=True):
+    """What limits the keys that match a pattern: a key, or one whose value ends with `*`."""
+
+    pattern: str
+    concurrency: int | None = None
+    rate: Rate | None = None
+    set_at: datetime | None = None
+
+
+class KeyView(Struct, frozen=True, omit_defaults=True):
+    """A key as it is now: what limits it, which jobs hold its slots, whether jobs wait for it."""
+
+    key: str
+    concurrency: int | None = None
+    rate: Rate | None = None
+    pattern: str = ""
+    """The rule that limits it; empty if the jobs brought the limit."""
+    held: int = 0
+    holders: tuple[int, ...] = ()
+    """The numbers of the first jobs that hold its slots."""
+    is_waited_for: bool = False
+    next_s: float | None = None
+    """In how many seconds its rate lets the next unit begin; None if it has none."""
+
+
+class LimitsOpened(Struct, frozen=True):
+    """How many jobs may be claimed again that waited behind keys, by lane.
+
+    `next_s` is in how many seconds a rate has room again. `after` is the last key that was looked
+    at; empty if there are no more.
+    """
+
+    ready: dict[int, int] = {}
+    next_s: float | None = None
+    after: str = ""

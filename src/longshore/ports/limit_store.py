@@ -1,0 +1,31 @@
+"""What the engine needs of a store for limits."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from longshore.model.limits import KeyView, LimitRule, LimitsOpened
+
+
+class LimitStore(Protocol):
+    """The verbs of a store about limits. Claims keep to them by themselves."""
+
+    async def set_limit(self, rule: LimitRule) -> None:
+        """Sets the rule for a pattern; from now on it goes before what jobs bring."""
+
+    async def remove_limit(self, pattern: str) -> bool:
+        """Removes the rule for a pattern; False if there is none."""
+
+    async def limit_rules(self) -> list[LimitRule]:
+        """Every rule, by pattern."""
+
+    async def limit_key(self, key: str) -> KeyView:
+        """A key as it is now: what limits it, and who holds its slots."""
+
+    async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
+        """Lets jobs go before claims again that wait behind keys which have room by now.
+
+        It looks at so many keys that come after this one, and answers the last of them; empty if
+        there is none after that. Ends do this for their own keys. This is for what else brings
+        room: a loss, a rate, a rule that was changed, a dispatcher that died.
+        """

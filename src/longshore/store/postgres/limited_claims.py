@@ -1,0 +1,225 @@
+"""Limits of the PostgreSQL store.
+
+Theory. A claim that meets a job with limits stops before it, and `LimitedClaim` goes on from there:
+
+1. It reads the first jobs, with and without limits, in order, and locks the rows of their keys. It
+   passes over keys that another transaction holds: their jobs are looked at again soon.
+2. In a *later* statement it reads which slots of these keys are held. If both were one statement,
+   it would read what was there before it got the lock: two claims would both find the last slot.
+3. The core decides (`core.limited_starts`). What may start starts, and its slots are written. The
+   primary key (key, slot) would refuse a second holder even if all else were wrong.
+4. What may not start is put behind its key (`blocked_on`), out of the index that claims read. So
+   jobs behind a key that is used up cost a claim nothing from then on.
+
+A slot is held as long as its job is in the attempt that got it: ends need not give it back.
+
+Nobody misses a wake-up. Who records ends then locks their keys, waiting for a claim that has them,
+and looks in a later statement for jobs to let go (`open_keys`). A claim that counted before the end
+was visible has committed by then, so what it put behind the key is seen. All other ways to room (a
+loss, a rate, a new rule, a dispatcher that died) `open_limits` finds, with every poll.
+
+Order of locks: jobs that end, then keys in their order; claims wait for neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
+from longshore.core.placement import first_bytes
+from longshore.model.attempt import Attempt
+from longshore.model.job import Options, Submission
+from longshore.model.limits import JobLimit, LimitRule, Rate
+from longshore.model.worker import SessionKey
+from longshore.store.postgres import limits_sql as sql
+from longshore.store.postgres.claimed_rows import claimed_attempt, left_of, slot_columns
+from longshore.store.postgres.connections import Transaction
+from longshore.store.postgres.cursors import ClaimCursors, whole_lane
+from longshore.store.postgres.states import READY, RUNNING
+from longshore.store.rows import unpack_options
+
+_MOST_LOOKS: Final = 8
+"""How often a claim reads on, when limits hold back what it has read."""
+_FURTHER: Final = 32
+"""From so many jobs on it then reads twice as many each time."""
+
+_size = itemgetter("size")
+
+
+class LimitedScan(NamedTuple):
+    """What a claim of jobs with limits took: see `ClaimScan`."""
+
+    claimed: list[Attempt]
+    counts: Counter[int]
+    size: int
+    is_contested: bool
+    open_s: float | None
+    keys: frozenset[str]
+    """The keys whose rows are there by now."""
+    unknown: frozenset[str]
+    """The keys whose rows may not be there."""
+
+
+class LimitedClaim:
+    """One claim that met jobs with limits; `known` are keys whose rows are there."""
+
+    def __init__(self, tx: Transaction, dispatcher: UUID, margin_s: float, known: Collection[str]):
+        self._tx = tx
+        self._dispatcher = dispatcher
+        self._margin_s = margin_s
+        self._known = known
+        self._keys: set[str] = set()
+        self._unknown: set[str] = set()
+        self._claimed: list[Attempt] = []
+        self._counts: Counter[int] = Counter()
+        self._is_contested = False
+        self._open_in: list[float] = []
+
+    async def take(
+        self, lanes: Sequence[int], slots: Sequence[SessionKey], room: int
+    ) -> LimitedScan:
+        """Takes the best jobs that may start for these slots."""
+        ranges = list(zip(*map(whole_lane, lanes), strict=True))
+        for look in range(_MOST_LOOKS):
+            most = max(len(slots), _FURTHER << look if look else 0)
+            rows = await self._tx.fetch(sql.FRONT, *ranges, most)
+            took, is_done = await self._start(first_bytes(rows, _size, room), slots)
+            room -= sum(len(one.args) for one in took)
+            slots = left_of(slots, took)
+            if is_done or not slots or room <= 0:
+                break
+        else:
+            self._is_contested = True
+        size = sum(len(one.args) for one in self._claimed)
+        open_s = min(self._open_in, default=None)
+        keys, unknown = frozenset(self._keys), frozenset(self._unknown)
+        of_scan = self._claimed, self._counts, size, self._is_contested, open_s
+        return LimitedScan(*of_scan, keys, unknown)
+
+    async def _start(
+        self, rows: Sequence[asyncpg.Record], slots: Sequence[SessionKey]
+    ) -> tuple[list[Attempt], bool]:
+        """Starts those of these jobs that may; answers whether to read on is of no use."""
+        options: dict[UUID, Options] = {row["id"]: unpack_options(row["options"]) for row in rows}
+        decide, now = await self._decider(options.values())
+        starts: dict[UUID, Start] = {}
+        behind: dict[UUID, Behind] = {}
+        for id, of_job in options.items():
+            if len(starts) == len(slots):
+                break
+            match decide.of(of_job.limits):
+                case Start() as start:
+                    starts[id] = start
+                case Behind() as found:
+                    behind[id] = found
+                case _:
+                    self._is_contested = True
+        took = await self._take(starts, slots) if starts else []
+        if decide.passed:
+            await self._tx.fetch(sql.PASS, [*decide.passed], [*decide.passed.values()])
+        if behind:
+            await self._tx.fetch(sql.PUT_BEHIND, [*behind], [one.key for one in behind.values()])
+            open_at = soonest(one.until for one in behind.values())
+            self._open_in += [] if open_at is None else [(open_at - now) / 1e6]
+        self._is_contested |= len(took) < len(starts)
+        return took, not behind
+
+    async def _decider(self, jobs: Iterable[Options]) -> tuple[Starts, int]:
+        keys = sorted({limit.key for options in jobs for limit in options.limits})
+        if new := [key for key in keys if key not in self._known and key not in self._keys]:
+            await self._tx.fetch(sql.ADD_KEYS, new)
+        rows = await self._tx.fetch(sql.TRY_KEYS, keys) if keys else []
+        mine = [row["key"] for row in rows]
+        self._keys.update(mine)
+        # Another transaction has the others, or their rows were removed.
+        self._unknown.update(set(keys).difference(mine))
+        return await _decider(self._tx, mine)
+
+    async def _take(self, starts: dict[UUID, Start], slots: Sequence[SessionKey]) -> list[Attempt]:
+        workers, sessions, places = slot_columns(slots)
+        values = workers, sessions, places, self._dispatcher, [*starts], self._margin_s
+        rows = await self._tx.fetch(sql.START, *values)
+        for lane, count in Counter(row["lane"] for row in rows).items():
+            self._tx.count(lane, READY, RUNNING, count)
+            self._counts[lane] += count
+        took = [claimed_attempt(row, workers, sessions) for row in rows]
+        held = [
+            (key, slot, one.id, one.token) for one in took for key, slot in starts[one.id].slots
+        ]
+        if held:
+            await self._tx.fetch(sql.DROP_FREE, list({key for key, *_ in held}))
+            await self._tx.fetch(sql.HOLD, *zip(*held, strict=True))
+        self._claimed += took
+        return took
+
+
+async def _decider(tx: Transaction, keys: Sequence[str]) -> tuple[Starts, int]:
+    """Decides about jobs of these keys, which are locked."""
+    rows = await tx.fetch(sql.KEY_STATES, keys) if keys else []
+    rules = rules_of(await tx.fetch(sql.RULES)) if keys else []
+    states = {row["key"]: KeyState(set(row["slots"]), row["even_at"]) for row in rows}
+    now: int = rows[0]["now"] if rows else 0
+    return Starts(rules, states, now), now
+
+
+async def open_keys(
+    tx: Transaction, keys: Collection[str], cursors: ClaimCursors, *, waits: bool = True
+) -> tuple[Counter[int], float | None]:
+    """Lets as many jobs behind these keys go before claims as may start, of every lane.
+
+    Answers how many, by lane, and in how many seconds a rate has room. Unless it `waits`, it passes
+    over keys that another transaction holds.
+    """
+    how = sql.LOCK_KEYS if waits else sql.TRY_KEYS
+    mine = [row["key"] for row in await tx.fetch(how, sorted(keys))]
+    found = await tx.fetch(sql.LANES_BEHIND, mine) if mine else []
+    if not found:
+        return Counter(), None
+    decide, now = await _decider(tx, list({row["key"] for row in found}))
+    wakes: list[tuple[str, int, int]] = []
+    times: list[int | None] = []
+    for row in found:
+        limit = limit_of(unpack_options(row["options"]), row["key"])
+        if room := decide.room(limit):
+            wakes.append((row["key"], row["lane"], room))
+        times.append(decide.until(limit))
+    woken = await tx.fetch(sql.WAKE, *zip(*wakes, strict=True)) if wakes else []
+    for row in woken:
+        cursors.put_back(row["lane"], row["urgency"], (row["rank"], row["number"]))
+    open_at = soonest(times)
+    next_s = None if open_at is None else (open_at - now) / 1e6
+    return Counter(row["lane"] for row in woken), next_s
+
+
+async def keys_to_wait_behind(tx: Transaction, jobs: Sequence[Submission]) -> dict[UUID, str]:
+    """Behind which keys new jobs go, because others wait for them already; no key for the rest."""
+    keys = list({limit.key for job in jobs for limit in job.options.limits})
+    if not await tx.fetch(sql.WAITED_FOR, keys):
+        return {}
+    await tx.fetch(sql.LOCK_KEYS, keys)
+    waited_for = {row["key"] for row in await tx.fetch(sql.WAITED_FOR, keys)}
+    found = {}
+    for job in jobs:
+        key = next((one.key for one in job.options.limits if one.key in waited_for), None)
+        if key is not None:
+            found[job.id] = key
+    return found
+
+
+def limit_of(options: Options, key: str) -> JobLimit:
+    """What a job brings for a key."""
+    return next((one for one in options.limits if one.key == key), JobLimit(key))
+
+
+def rules_of(rows: Sequence[asyncpg.Record]) -> list[LimitRule]:
+    """The rules that these rows are."""
+    return [
+        LimitRule(pattern, concurrency, Rate(*rate) if rate[0] is not None else None, set_at)
+        for pattern, concurrency, *rate, set_at in rows
+    ]

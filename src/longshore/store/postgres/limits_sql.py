@@ -1,0 +1,217 @@
+"""The SQL of limits on PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.store.postgres.sql import (
+    CLAIMED_COLUMNS,
+    CLAIMED_JOB,
+    MAY_TAKE,
+    TALLIED,
+    inserted,
+)
+from longshore.store.postgres.start_rules import lane_may_start
+from longshore.store.postgres.states import OWNED, READY
+
+_IS_HELD: Final = f"""EXISTS (
+    SELECT FROM longshore.job AS j WHERE j.id = h.job AND j.token = h.token AND j.state IN ({OWNED})
+)"""
+
+SUBMIT_LIMITED: Final = f"""{inserted(started=False, limited=True)}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Stores jobs with limits, which only a claim starts."""
+
+ENQUEUE_LIMITED: Final = f"""{inserted(started=False, limited=True)},{TALLIED}
+SELECT id, number FROM new
+"""
+"""`ENQUEUE`, if some of the jobs have limits."""
+
+FRONT: Final = f"""
+SELECT l.*
+FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::smallint[])
+    AS i (lane, urgency, rank, number, last_urgency)
+CROSS JOIN LATERAL (
+    SELECT j.id, j.options, octet_length(j.args) AS size, ~j.priority AS urgency, j.rank, j.number
+    FROM longshore.job AS j
+    WHERE j.state = {READY} AND j.blocked_on IS NULL
+        AND j.lane = i.lane
+        AND (~j.priority, j.rank, j.number) > (i.urgency, i.rank, i.number)
+        AND ~j.priority <= i.last_urgency
+        AND coalesce(j.deadline_at > statement_timestamp(), true)
+    ORDER BY ~j.priority, j.rank, j.number
+    LIMIT $6
+) AS l
+WHERE {lane_may_start("i.lane")}
+ORDER BY l.urgency, l.rank, l.number
+LIMIT $6
+"""
+"""The first so many jobs of these lanes, with and without limits, in the order of claims."""
+
+ADD_KEYS: Final = """
+INSERT INTO longshore.limit_key (key) SELECT key FROM unnest($1::text[]) AS i (key) ORDER BY key
+ON CONFLICT DO NOTHING
+"""
+TRY_KEYS: Final = """
+SELECT key FROM longshore.limit_key WHERE key = ANY ($1::text[])
+ORDER BY key FOR UPDATE SKIP LOCKED
+"""
+"""Locks those of these keys that nobody else has. Whoever counts does so in a later statement."""
+LOCK_KEYS: Final = """
+SELECT key FROM longshore.limit_key WHERE key = ANY ($1::text[]) ORDER BY key FOR UPDATE
+"""
+KEY_STATES: Final = f"""
+SELECT k.key, k.even_at, ARRAY(
+        SELECT h.slot FROM longshore.hold AS h WHERE h.key = k.key AND {_IS_HELD}
+    ) AS slots,
+    (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS now
+FROM longshore.limit_key AS k WHERE k.key = ANY ($1::text[])
+"""
+RULES: Final = """
+SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at FROM longshore.limit_rule
+ORDER BY pattern
+"""
+START: Final = f"""
+WITH slot AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT wish.place
+        FROM unnest($3::integer[]) WITH ORDINALITY AS wish (place, turn)
+        WHERE ({MAY_TAKE.format(workers="$1", sessions="$2", dispatcher="$4")})[wish.place]
+        ORDER BY wish.turn
+    ) AS places
+),
+locked AS (
+    SELECT l.tid, row_number() OVER (ORDER BY i.turn) AS turn
+    FROM unnest($5::uuid[]) WITH ORDINALITY AS i (id, turn)
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid FROM longshore.job AS j
+        WHERE j.id = i.id AND j.state = {READY}
+        FOR UPDATE SKIP LOCKED
+    ) AS l
+),
+taken AS (
+    UPDATE longshore.job AS j
+    SET {CLAIMED_COLUMNS.format(place="(SELECT places FROM slot)[l.turn]", margin="$6")}
+    FROM locked AS l
+    WHERE j.ctid = l.tid AND l.turn <= (SELECT cardinality(places) FROM slot)
+    RETURNING l.turn, (SELECT places FROM slot)[l.turn] AS place, {CLAIMED_JOB}
+)
+SELECT NULL AS seen, NULL AS barred, t.* FROM taken AS t ORDER BY t.turn
+"""
+"""Starts these jobs, as far as they are ready, on these slots; answers as `CLAIM` does."""
+
+DROP_FREE: Final = f"""
+DELETE FROM longshore.hold AS h WHERE h.key = ANY ($1::text[]) AND NOT {_IS_HELD}
+"""
+HOLD: Final = """
+INSERT INTO longshore.hold (key, slot, job, token)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bigint[])
+"""
+PASS: Final = """
+UPDATE longshore.limit_key AS k SET even_at = i.even_at
+FROM unnest($1::text[], $2::bigint[]) AS i (key, even_at) WHERE k.key = i.key
+"""
+PUT_BEHIND: Final = f"""
+UPDATE longshore.job AS j SET blocked_on = n.key
+FROM (
+    SELECT l.tid, i.key
+    FROM unnest($1::uuid[], $2::text[]) AS i (id, key)
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid FROM longshore.job AS j WHERE j.id = i.id AND j.state = {READY}
+        FOR UPDATE SKIP LOCKED
+    ) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid AND j.state = {READY}
+"""
+_BEHIND: Final = f"b.state = {READY} AND b.blocked_on IS NOT NULL"
+WAITED_FOR: Final = f"""
+SELECT i.key FROM unnest($1::text[]) AS i (key)
+WHERE EXISTS (SELECT FROM longshore.job AS b WHERE {_BEHIND} AND b.blocked_on = i.key)
+"""
+KEYS_BEHIND: Final = f"""
+WITH RECURSIVE found AS (
+    (SELECT b.blocked_on AS key FROM longshore.job AS b
+    WHERE {_BEHIND} AND b.blocked_on > $1 ORDER BY b.blocked_on LIMIT 1)
+    UNION ALL
+    SELECT n.key FROM found CROSS JOIN LATERAL (
+        SELECT b.blocked_on AS key FROM longshore.job AS b
+        WHERE {_BEHIND} AND b.blocked_on > found.key ORDER BY b.blocked_on LIMIT 1
+    ) AS n
+)
+SELECT key FROM found LIMIT $2
+"""
+"""The first so many keys after one behind which jobs wait, each by one look into the index."""
+LANES_BEHIND: Final = f"""
+WITH RECURSIVE found AS (
+    SELECT i.key, f.lane
+    FROM unnest($1::text[]) AS i (key)
+    CROSS JOIN LATERAL (
+        SELECT b.lane FROM longshore.job AS b
+        WHERE {_BEHIND} AND b.blocked_on = i.key ORDER BY b.lane LIMIT 1
+    ) AS f
+    UNION ALL
+    SELECT found.key, n.lane FROM found CROSS JOIN LATERAL (
+        SELECT b.lane FROM longshore.job AS b
+        WHERE {_BEHIND} AND b.blocked_on = found.key AND b.lane > found.lane
+        ORDER BY b.lane LIMIT 1
+    ) AS n
+)
+SELECT found.key, found.lane, o.options
+FROM found
+CROSS JOIN LATERAL (
+    SELECT b.options FROM longshore.job AS b
+    WHERE {_BEHIND} AND b.blocked_on = found.key AND b.lane = found.lane
+    ORDER BY ~b.priority, b.rank, b.number LIMIT 1
+) AS o
+"""
+"""For keys the lanes with jobs behind them, and the options of the first of each."""
+WAKE: Final = f"""
+UPDATE longshore.job AS j SET blocked_on = NULL
+FROM (
+    SELECT l.tid
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i (key, lane, most)
+    CROSS JOIN LATERAL (
+        SELECT b.ctid AS tid FROM longshore.job AS b
+        WHERE {_BEHIND} AND b.blocked_on = i.key AND b.lane = i.lane
+        ORDER BY ~b.priority, b.rank, b.number LIMIT i.most
+        FOR UPDATE SKIP LOCKED
+    ) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid AND j.state = {READY}
+RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
+"""
+HOLDERS: Final = f"""
+SELECT j.number, j.options FROM longshore.hold AS h JOIN longshore.job AS j ON j.id = h.job
+WHERE h.key = $1 AND j.token = h.token AND j.state IN ({OWNED}) ORDER BY j.number
+"""
+EVEN_AT: Final = """
+SELECT coalesce((SELECT even_at FROM longshore.limit_key WHERE key = $1), 0) AS even_at,
+    (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS now
+"""
+FORGET_HOLDS: Final = f"""
+DELETE FROM longshore.hold WHERE ctid = ANY (ARRAY(
+    SELECT h.ctid FROM longshore.hold AS h WHERE NOT {_IS_HELD} LIMIT $1 FOR UPDATE SKIP LOCKED
+))
+"""
+FORGET_KEYS: Final = f"""
+DELETE FROM longshore.limit_key WHERE key = ANY (ARRAY(
+    SELECT k.key FROM longshore.limit_key AS k
+    WHERE k.even_at < (extract(epoch FROM statement_timestamp()) * 1000000)::bigint
+        AND NOT EXISTS (SELECT FROM longshore.hold AS h WHERE h.key = k.key)
+        AND NOT EXISTS (SELECT FROM longshore.job AS b WHERE {_BEHIND} AND b.blocked_on = k.key)
+    LIMIT $1 FOR UPDATE SKIP LOCKED
+))
+"""
+"""Removes rows of keys that hold nothing. Whoever needs one again adds it: it says nothing else."""
+SET_RULE: Final = """
+INSERT INTO longshore.limit_rule
+    (pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at)
+VALUES ($1, $2, $3, $4, $5, statement_timestamp())
+ON CONFLICT (pattern) DO UPDATE SET concurrency = excluded.concurrency,
+    rate_units = excluded.rate_units, rate_per_s = excluded.rate_per_s,
+    rate_burst = excluded.rate_burst, set_at = excluded.set_at
+"""
+REMOVE_RULE: Final = "DELETE FROM longshore.limit_rule WHERE pattern = $1 RETURNING pattern"

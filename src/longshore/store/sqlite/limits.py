@@ -1,0 +1,246 @@
+"""Limits of the SQLite store.
+
+Only one transaction writes at a time, so a count holds until its commit. What may start decides the
+core (`core.limited_starts`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from longshore.core.key_views import key_view
+from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
+from longshore.model.job import Options, Submission, Submitted
+from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened, Rate
+from longshore.store.rows import moment, unpack_options
+from longshore.store.sqlite.sql import Bulk
+from longshore.store.sqlite.states import OWNED_LIST
+from longshore.store.sqlite.transaction import Snapshot, Transaction
+
+_IS_HELD: Final = f"""EXISTS (SELECT 1 FROM job WHERE job.number = hold.job
+    AND job.token = hold.token AND job.state IN {OWNED_LIST})"""
+_FREE_SLOTS: Final = f"DELETE FROM hold WHERE NOT {_IS_HELD} RETURNING key"
+_SLOTS: Final = (
+    f"SELECT key, slot FROM hold WHERE key IN (SELECT value FROM json_each(?)) AND {_IS_HELD}"
+)
+_DROP_FREE: Final = f"""
+    DELETE FROM hold WHERE key IN (SELECT value FROM json_each(?)) AND NOT {_IS_HELD}"""
+_EVEN_AT: Final = "SELECT key, even_at FROM limit_key WHERE key IN (SELECT value FROM json_each(?))"
+_HOLD: Final = Bulk(
+    "INSERT INTO hold (key, slot, job, token) SELECT * FROM {rows} WHERE column1 IS NOT NULL", 4
+)
+_PASS: Final = Bulk(
+    """INSERT INTO limit_key (key, even_at) SELECT * FROM {rows} WHERE column1 IS NOT NULL
+    ON CONFLICT DO UPDATE SET even_at = excluded.even_at""",
+    2,
+)
+_PUT_BEHIND: Final = Bulk(
+    """UPDATE job SET blocked_on = v.column2 FROM {rows} AS v
+    WHERE job.number = v.column1 AND job.state = 'ready'""",
+    2,
+)
+_RULES: Final = """SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at
+    FROM limit_rule ORDER BY pattern"""
+_SET_RULE: Final = """INSERT INTO limit_rule VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET concurrency = excluded.concurrency, rate_units = excluded.rate_units,
+        rate_per_s = excluded.rate_per_s, rate_burst = excluded.rate_burst,
+        set_at = excluded.set_at"""
+_BEHIND: Final = "INDEXED BY job_blocked WHERE state = 'ready' AND blocked_on IS NOT NULL"
+_NEXT_KEY: Final = f"SELECT min(blocked_on) FROM job {_BEHIND} AND blocked_on > ?"
+_NEXT_LANE: Final = f"SELECT min(lane) FROM job {_BEHIND} AND blocked_on = ? AND lane > ?"
+_FIRST: Final = f"""SELECT number, options FROM job {_BEHIND} AND blocked_on = ? AND lane = ?
+    ORDER BY priority DESC, rank, number LIMIT 1"""
+_WAKE: Final = f"""UPDATE job SET blocked_on = NULL WHERE number IN (
+    SELECT number FROM job {_BEHIND} AND blocked_on = ? AND lane = ?
+    ORDER BY priority DESC, rank, number LIMIT ?)"""
+_HOLDERS: Final = f"""SELECT hold.job, job.options FROM hold CROSS JOIN job ON job.number = hold.job
+    WHERE hold.key = ? AND {_IS_HELD} ORDER BY hold.job"""
+_BEFORE_ALL: Final = -(1 << 63)
+
+
+class Admitted(NamedTuple):
+    """Which of some jobs may start, and the slots that each holds then; what the others wait for.
+
+    `open_at` is when the first of these may start, if a rate holds it back.
+    """
+
+    starts: dict[int, Start]
+    behind: int
+    open_at: int | None
+
+
+def admit(tx: Transaction, jobs: Mapping[int, Options], most: int) -> Admitted:
+    """Decides which jobs start, in this order, at most so many; puts others behind keys."""
+    keys = {limit.key for options in jobs.values() for limit in options.limits}
+    decide = _starts(tx, keys)
+    starts: dict[int, Start] = {}
+    behind: dict[int, Behind] = {}
+    for number, options in jobs.items():
+        if len(starts) == most:
+            break
+        match decide.of(options.limits):
+            case Start() as start:
+                starts[number] = start
+            case Behind() as found:
+                behind[number] = found
+    _PUT_BEHIND.run(tx.connection, [(number, found.key) for number, found in behind.items()])
+    _PASS.run(tx.connection, list(decide.passed.items()))
+    return Admitted(starts, len(behind), soonest(found.until for found in behind.values()))
+
+
+def hold(tx: Transaction, starts: Mapping[int, Start], tokens: Mapping[int, int]) -> None:
+    """Notes the slots that these jobs hold, which started with these tokens."""
+    rows = [
+        (key, slot, number, tokens[number])
+        for number, start in starts.items()
+        for key, slot in start.slots
+    ]
+    tx.execute(_DROP_FREE, (_json({key for key, *_ in rows}),))
+    _HOLD.run(tx.connection, rows)
+    tx.remembered.has_holds = True
+
+
+def free_ended(tx: Transaction) -> Counter[int]:
+    """Lets jobs go before claims that waited for slots which are free by now; by lane."""
+    if tx.remembered.has_holds is None:
+        [found] = tx.execute("SELECT EXISTS (SELECT 1 FROM hold)").fetchone()
+        tx.remembered.has_holds = bool(found)
+    if not tx.remembered.has_holds:
+        return Counter()
+    freed = {key for (key,) in tx.execute(_FREE_SLOTS).fetchall()}
+    tx.remembered.has_holds = None
+    return _open(tx, sorted(freed))[0] if freed else Counter()
+
+
+def put_behind_waiting(
+    tx: Transaction, jobs: Sequence[Submission], answers: Sequence[object]
+) -> None:
+    """New jobs of a key go behind those that wait for it already."""
+    limited = [
+        (answer.number, job)
+        for job, answer in zip(jobs, answers, strict=True)
+        if job.options.limits and isinstance(answer, Submitted) and not answer.existing
+    ]
+    keys = {limit.key for _, job in limited for limit in job.options.limits}
+    waited_for = {key for key in keys if _is_waited_for(tx, key)}
+    rows = []
+    for number, job in limited:
+        key = next((one.key for one in job.options.limits if one.key in waited_for), None)
+        if key is not None:
+            rows.append((number, key))
+    _PUT_BEHIND.run(tx.connection, rows)
+
+
+def _is_waited_for(tx: Snapshot, key: str) -> bool:
+    return (
+        tx.execute(f"SELECT 1 FROM job {_BEHIND} AND blocked_on = ? LIMIT 1", (key,)).fetchone()
+        is not None
+    )
+
+
+def _starts(tx: Snapshot, keys: Collection[str]) -> Starts:
+    wanted = _json(keys)
+    states = {key: KeyState() for key in keys}
+    for key, slot in tx.execute(_SLOTS, (wanted,)):
+        states[key].slots.add(slot)
+    for key, even_at in tx.execute(_EVEN_AT, (wanted,)):
+        states[key].even_at = even_at
+    return Starts(limit_rules(tx), states, tx.now)
+
+
+def _open(tx: Transaction, keys: Sequence[str]) -> tuple[Counter[int], int | None]:
+    """Lets as many jobs behind these keys go before claims as may start, of every lane."""
+    decide = _starts(tx, keys)
+    ready: Counter[int] = Counter()
+    times: list[int | None] = []
+    for key in keys:
+        for lane, limit in _lanes_behind(tx, key):
+            if room := decide.room(limit):
+                ready[lane] += tx.execute(_WAKE, (key, lane, room)).rowcount
+            times.append(decide.until(limit))
+    return ready, soonest(times)
+
+
+def _lanes_behind(tx: Snapshot, key: str) -> list[tuple[int, JobLimit]]:
+    """The lanes with jobs behind a key, and the limit that the first of each brings."""
+    found = []
+    lane = _BEFORE_ALL
+    while (next_lane := tx.execute(_NEXT_LANE, (key, lane)).fetchone()[0]) is not None:
+        lane = next_lane
+        _, options = tx.execute(_FIRST, (key, lane)).fetchone()
+        found.append((lane, _limit_of(unpack_options(options), key)))
+    return found
+
+
+def _limit_of(options: Options, key: str) -> JobLimit:
+    return next((one for one in options.limits if one.key == key), JobLimit(key))
+
+
+def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpened:
+    """Looks at so many keys behind which jobs wait: see the port."""
+    keys: list[str] = []
+    last = after
+    while len(keys) < most:
+        [key] = tx.execute(_NEXT_KEY, (last,)).fetchone()
+        if key is None:
+            last = ""
+            break
+        keys.append(key)
+        last = key
+    ready, open_at = _open(tx, keys) if keys else (Counter[int](), None)
+    return LimitsOpened(dict(ready), tx.seconds_to(open_at), last)
+
+
+def forget_keys(tx: Transaction) -> None:
+    """Forgets slots that nobody holds, and keys whose rate has all its room again."""
+    tx.execute(f"DELETE FROM hold WHERE NOT {_IS_HELD}")
+    tx.execute("DELETE FROM limit_key WHERE even_at < ?", (tx.now,))
+
+
+def set_limit(tx: Transaction, rule: LimitRule) -> None:
+    """Sets the rule for a pattern."""
+    rate = (None, None, None) if rule.rate is None else msgspec.structs.astuple(rule.rate)
+    tx.execute(_SET_RULE, (rule.pattern, rule.concurrency, *rate, tx.now))
+
+
+def remove_limit(tx: Transaction, pattern: str) -> bool:
+    """Removes the rule for a pattern; False if there is none."""
+    return tx.execute("DELETE FROM limit_rule WHERE pattern = ?", (pattern,)).rowcount > 0
+
+
+def limit_rules(tx: Snapshot) -> list[LimitRule]:
+    """Every rule, by pattern."""
+    return [
+        LimitRule(pattern, concurrency, Rate(*rate) if rate[0] is not None else None, moment(at))
+        for pattern, concurrency, *rate, at in tx.execute(_RULES)
+    ]
+
+
+def limit_key(tx: Snapshot, key: str) -> KeyView:
+    """A key as it is now."""
+    rows = tx.execute(_HOLDERS, (key,)).fetchall()
+    first = [options for _, options in rows[:1]] or [
+        options
+        for lane in [tx.execute(_NEXT_LANE, (key, _BEFORE_ALL)).fetchone()[0]]
+        if lane is not None
+        for _, options in [tx.execute(_FIRST, (key, lane)).fetchone()]
+    ]
+    limit = _limit_of(unpack_options(first[0]), key) if first else JobLimit(key)
+    found = tx.execute("SELECT even_at FROM limit_key WHERE key = ?", (key,)).fetchone()
+    numbers = [number for number, _ in rows]
+    return key_view(
+        limit,
+        limit_rules(tx),
+        numbers,
+        found[0] if found else 0,
+        tx.now,
+        waits=_is_waited_for(tx, key),
+    )
+
+
+def _json(values: Iterable[str]) -> str:
+    return msgspec.json.encode(list(values)).decode()

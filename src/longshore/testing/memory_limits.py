@@ -1,0 +1,122 @@
+"""Limits of `MemoryStore`: slots are counted by the jobs that run, so none is ever written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from msgspec import structs
+
+from longshore.core.key_views import key_view
+from longshore.core.lifecycle import OWNED
+from longshore.core.limited_starts import KeyState, Start, Starts, soonest
+from longshore.model.ends import End
+from longshore.model.job import JobState
+from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened
+from longshore.store.rows import micros
+from longshore.testing.memory_reads import MemoryReads
+from longshore.testing.memory_rows import JobRow
+
+
+class MemoryLimits(MemoryReads):
+    """The verbs about limits, and what claims ask."""
+
+    _open_at: int | None = None
+
+    async def set_limit(self, rule: LimitRule) -> None:
+        self._now = self._utc()
+        self._limit_rules[rule.pattern] = structs.replace(rule, set_at=self._now)
+
+    async def remove_limit(self, pattern: str) -> bool:
+        return self._limit_rules.pop(pattern, None) is not None
+
+    async def limit_rules(self) -> list[LimitRule]:
+        return [rule for _, rule in sorted(self._limit_rules.items())]
+
+    async def limit_key(self, key: str) -> KeyView:
+        now = self._utc()
+        holders = self._holders(key)
+        waiting = self._behind(now, [key])
+        rows = [*holders, *waiting]
+        limit = _limit_of(rows[0], key) if rows else JobLimit(key)
+        numbers = [row.job.number for row in holders]
+        rules, even_at = self._limit_rules.values(), self._even_at.get(key, 0)
+        return key_view(limit, rules, numbers, even_at, micros(now), waits=bool(waiting))
+
+    async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
+        now = self._now = self._utc()
+        ready, open_at = self._opened(now)
+        next_s = None if open_at is None else (open_at - micros(now)) / 1e6
+        return LimitsOpened(dict(ready), next_s)
+
+    def _opened(self, now: datetime) -> tuple[Counter[int], int | None]:
+        """The ready jobs with limits that may start now, by lane, and when the next one may."""
+        rows = self._where(lambda row: row.state is JobState.READY and not row.is_expired(now))
+        ready = [row for row in rows if row.job.options.limits]
+        decide = self._limited_starts(ready, now)
+        lanes: Counter[int] = Counter()
+        times: list[int | None] = []
+        for row in sorted(ready, key=lambda row: row.order):
+            found = decide.of(row.job.options.limits)
+            if isinstance(found, Start):
+                lanes[row.lane.hash] += 1
+            else:
+                times.append(getattr(found, "until", None))
+        return lanes, soonest(times)
+
+    def _startable(self, rows: Iterable[JobRow], most: int) -> list[JobRow]:
+        """The first of these jobs, in order, that limits let start; it counts them as started."""
+        rows = sorted(rows, key=lambda row: row.order)
+        limited = [row for row in rows if row.job.options.limits]
+        decide = self._limited_starts(limited, self._now) if limited else None
+        found: list[JobRow] = []
+        for row in rows:
+            if len(found) == most:
+                break
+            if decide is not None and row.job.options.limits:
+                answer = decide.of(row.job.options.limits)
+                if not isinstance(answer, Start):
+                    self._open_at = soonest([self._open_at, getattr(answer, "until", None)])
+                    continue
+            found.append(row)
+        if decide is not None:
+            self._even_at |= decide.passed
+        return found
+
+    def _limits_of(self, end: End) -> bool:
+        row = self._jobs.get(end.job)
+        return row is not None and bool(row.job.options.limits)
+
+    def _seconds_to(self, at: int | None) -> float | None:
+        return None if at is None else (at - micros(self._now)) / 1e6
+
+    def _limited_starts(self, rows: Sequence[JobRow], now: datetime) -> Starts:
+        keys = {limit.key for row in rows for limit in row.job.options.limits}
+        states = {
+            key: KeyState(set(range(1, len(self._holders(key)) + 1)), self._even_at.get(key, 0))
+            for key in keys
+        }
+        return Starts(list(self._limit_rules.values()), states, micros(now))
+
+    def _holders(self, key: str) -> list[JobRow]:
+        """The jobs that hold a slot of a key."""
+        rows = self._where(lambda row: row.state in OWNED and _has(row, key))
+        return sorted(rows, key=lambda row: row.job.number)
+
+    def _behind(self, now: datetime, keys: Collection[str]) -> list[JobRow]:
+        """The ready jobs of these keys that may not start now."""
+        rows = self._where(
+            lambda row: row.state is JobState.READY and any(_has(row, key) for key in keys)
+        )
+        rows = sorted(rows, key=lambda row: row.order)
+        decide = self._limited_starts(rows, now)
+        return [row for row in rows if not isinstance(decide.of(row.job.options.limits), Start)]
+
+
+def _has(row: JobRow, key: str) -> bool:
+    return any(limit.key == key for limit in row.job.options.limits)
+
+
+def _limit_of(row: JobRow, key: str) -> JobLimit:
+    return next(limit for limit in row.job.options.limits if limit.key == key)

@@ -1,0 +1,104 @@
+"""Limits as an app declares them, and the keys that its jobs then count for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from longshore import App, Limit
+from longshore.client.kind import Terms
+from longshore.core.group_limits import check_unwatched
+from longshore.errors import AppError, InvalidInput
+from longshore.model.limits import JobLimit, Rate
+from longshore.model.worker import KindInfo
+from longshore.payload.values import pack
+
+app = App("limits")
+
+
+@app.job(limit=Limit(3, key="tenant"))
+async def report(tenant: str | int | bool, day: str = "monday") -> None: ...
+
+
+def limits_of(kind: Any, *args: object) -> tuple[JobLimit, ...]:
+    found: tuple[JobLimit, ...] = kind.call(*args).submission.options.limits
+    return found
+
+
+def test_a_key_is_the_value_of_a_parameter() -> None:
+    assert limits_of(report, "acme") == (JobLimit("tenant=acme", 3),)
+    assert limits_of(report, 7) == (JobLimit("tenant=7", 3),)
+    assert limits_of(report, True) == (JobLimit("tenant=true", 3),)
+
+
+def test_a_key_may_be_given_whole_or_made_by_a_function() -> None:
+    rate = Limit(key="api=maps", rate="100/min", burst=20, units=5)
+    made = Limit(1, key=lambda given: f"day={given['day']}")
+    kind = report.options(limit=[rate, made])
+    assert limits_of(kind, "acme", "friday") == (
+        JobLimit("api=maps", None, Rate(100, 60.0, 20), 5),
+        JobLimit("day=friday", 1),
+    )
+
+
+def test_a_submit_may_have_another_limit_or_none() -> None:
+    assert limits_of(report.options(limit=Limit(9, key="tenant")), "b") == (
+        JobLimit("tenant=b", 9),
+    )
+    assert limits_of(report.options(limit=None), "b") == ()
+
+
+def test_a_burst_is_at_least_what_a_job_takes() -> None:
+    assert Limit(key="t=a", rate="5/s", units=3).declared.rate == Rate(5, 1.0, 3)
+
+
+def test_submits_by_name_have_what_workers_advertise() -> None:
+    info = KindInfo(terms=Terms().but(limit=Limit(3, key="tenant")).advertised())
+    terms = Terms.of_kind(info)
+    job = terms.submission(report.call("x").id, "report", pack({"tenant": "acme"}, "arguments"))
+    assert job.options.limits == (JobLimit("tenant=acme", 3),)
+    made = Terms().but(limit=Limit(3, key=lambda given: "t=a")).advertised()
+    assert made.limits == (), "a function cannot be advertised"
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"key": "not a name"}, "name=value"),
+        ({"key": "t=a", "burst": 3}, "no rate"),
+        ({"key": "t=a", "units": 0}, "at least 1"),
+        ({"key": "t=a", "concurrency": -1}, "concurrency"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_is_declared(given: dict[str, Any], word: str) -> None:
+    with pytest.raises(AppError, match=word):
+        Limit(**given)
+
+
+@pytest.mark.parametrize(
+    ("limit", "word"),
+    [
+        (Limit(1, key="missing"), "was not given"),
+        (Limit(1, key=lambda given: "nothing"), "name=value"),
+        ([Limit(1, key="t=a"), Limit(2, key="t=a")], "twice"),
+    ],
+)
+def test_a_submit_without_its_key_is_refused(limit: Any, word: str) -> None:
+    with pytest.raises(InvalidInput, match=word):
+        report.options(limit=limit).call("acme")
+
+
+def test_something_else_is_no_limit() -> None:
+    with pytest.raises(InvalidInput, match="give Limit"):
+        report.options(limit=3)  # type: ignore[arg-type]
+
+
+def test_jobs_of_groups_and_turns_of_actors_have_no_limits() -> None:
+    with pytest.raises(InvalidInput, match="cannot have"):
+        report.map_call(["a"], {})
+    with pytest.raises(InvalidInput, match="cannot have"):
+        check_unwatched(report.call("acme").submission)
+    decorator: Any = app.actor
+    with pytest.raises(AppError, match="no limits"):
+        decorator(limit=Limit(1, key="t=a"))(type("Counter", (), {}))
