@@ -85,7 +85,7 @@ def test_an_overlapping_run_is_cancelled_and_then_the_next_begins() -> None:
         first = set(worker.jobs.running)
         await stage.until(lambda: worker.jobs.running and set(worker.jobs.running) != first)
         worker.jobs.succeed()
-        await asyncio.sleep(5)
+        await asyncio.sleep(EVERY_S / 2)
         found = await fires(stage)
         assert [one.outcome for one in found[:2]] == [JobState.CANCELLED, JobState.SUCCEEDED]
         assert {one.fate for one in found[:2]} == {Fate.SUBMITTED}
