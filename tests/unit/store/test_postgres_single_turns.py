@@ -54,11 +54,15 @@ async def rival(postgres_url: str, actors: ActorScene) -> AsyncIterator[ActorSce
 def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The messages that go to the server meanwhile, but for the hints, which nobody waits for."""
     sent: list[str] = []
-    fetch, execute = _Line.fetch, _Line.execute
+    fetch, fetchmany, execute = _Line.fetch, _Line.fetchmany, _Line.execute
 
     async def counted_fetch(self: _Line, query: str, *args: object) -> object:
         sent.append(query)
         return await fetch(self, query, *args)
+
+    async def counted_fetchmany(self: _Line, query: str, args: list[list[object]]) -> object:
+        sent.append(query)
+        return await fetchmany(self, query, args)
 
     async def counted_execute(self: _Line, query: str, *args: object) -> object:
         if "pg_notify" not in query:
@@ -67,6 +71,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     with monkeypatch.context() as patch:
         patch.setattr(_Line, "fetch", counted_fetch)
+        patch.setattr(_Line, "fetchmany", counted_fetchmany)
         patch.setattr(_Line, "execute", counted_execute)
         yield sent
 
@@ -107,17 +112,17 @@ async def until_it_waits(outside: Connection, call: asyncio.Future[Any], number:
         raise AssertionError(f"it did not wait for the lock: {call}")
 
 
-async def test_an_ask_takes_three_ways_to_the_server_and_three_back(
+async def test_an_ask_takes_one_way_to_the_server_and_its_reply_another(
     actors: ActorScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await known(actors)
     with ways(monkeypatch) as sent:
         [turn] = (await send(actors, "second")).turns
-    assert len(sent) == 3
+    assert len(sent) == 1
     assert (names(turn), given(turn).turn, given(turn).state) == (["second"], 3, b"\x01")
     with ways(monkeypatch) as sent:
         result = await take(actors, turn)
-    assert len(sent) == 3
+    assert len(sent) == 1
     [ask] = given(turn).events
     assert ask.id is not None
     assert result.replies == [Reply(ask.id, b"\x2a")]

@@ -356,17 +356,32 @@ class ConnectionPool:
 
         That is so where sessions are shared, and after an error that `run` would handle.
         """
+        return await self._fetched_alone(lambda line: line.fetch(sql, *values))
+
+    async def _fetched_alone(
+        self, fetch: Callable[[Connection], Awaitable[list[asyncpg.Record]]]
+    ) -> list[asyncpg.Record] | None:
         if not self._address.prepared:
             return None
         try:
             async with self._connection() as connection:
-                return await connection.fetch(sql, *values)
+                return await fetch(connection)
         except _REPEATED:
             return None
         except Exception as error:
             if is_data_error(error) or is_held(error):
                 return None
             raise _translated(error, self._address) from error
+
+    async def locked(
+        self, sql: str, locks: Sequence[object], values: Sequence[object]
+    ) -> list[asyncpg.Record] | None:
+        """The rows of a statement that is sent twice, as one transaction; None if `run` must do it.
+
+        With `locks` it only locks. With `values` it then sees what those left that held the locks
+        before. Both travel to the server at once, and the commit with them.
+        """
+        return await self._fetched_alone(lambda line: line.fetchmany(sql, [locks, values]))
 
     async def execute(self, sql: str) -> None:
         """Sends one message of statements that answer nothing."""

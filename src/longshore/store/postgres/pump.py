@@ -51,16 +51,19 @@ from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds
 from longshore.store.postgres.publishing import checked_versions, publish_versions
 from longshore.store.postgres.settling import Cursor, Settling, Starts
 from longshore.store.postgres.single_turns import (
+    SEND_ONE,
+    TAKE_ONE,
     Known,
     KnownActors,
+    SendOne,
+    TakeOne,
     known_of,
     lock_actor,
     lock_turn,
     only,
-    send_one,
     sendable,
-    take_one,
     takeable,
+    wake_next,
 )
 from longshore.store.postgres.sql import (
     CLAIM,
@@ -268,21 +271,31 @@ class Pump:
 
     async def _send_one(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, known: Known
-    ) -> PumpResult:
-        """Sends one message to an actor of which something is known."""
-        [message] = batch.sends
+    ) -> PumpResult | None:
+        """Sends one message to an actor of which something is known; None if it takes more."""
+        [message], actor = batch.sends, known.row["id"]
+        offers = SlotOffers(batch.for_dependents, batch.max_bytes)
+        one = SendOne(message, known, TurnSlots(dispatcher, self._expiry_margin_s, offers))
+        if one.lane not in self._lanes:
+            return None
+        rows = None
+        if self._actors.is_quiet(actor):
+            rows = await lines.locked(SEND_ONE, one.locks(), one.values())
+            if rows == []:
+                self._actors.found_busy(actor)
+                return None
+        if rows is not None and (found := one.read(rows)) is not None:
+            return PumpResult(found, bool(found.ready), set(), [], 1, [known], True)
 
         async def work(tx: Transaction) -> PumpResult:
-            offers = SlotOffers(batch.for_dependents, batch.max_bytes)
-            slots = TurnSlots(dispatcher, self._expiry_margin_s, offers)
             found = None
             if not tx.isolate_bad_items:
-                found = await send_one(tx, message, known, slots, self._lanes)
+                found = one.read(await tx.fetch(SEND_ONE, *one.values()))
             if found is None:
                 return await self.run(tx, dispatcher, batch)
             return PumpResult(found, bool(found.ready), set(), [], 1, [known], True)
 
-        return await lines.run(work, lock_actor(known.row["id"]))
+        return await lines.run(work, lock_actor(actor))
 
     async def _take_one(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, known: Known
@@ -290,18 +303,31 @@ class Pump:
         """Ends one turn of an actor of which something is known."""
         [end] = batch.finishes
         assert isinstance(end, TurnTaken)
+        one = TakeOne(end, known)
+        if one.may_be_last and self._actors.is_quiet(end.actor):
+            rows = await lines.locked(TAKE_ONE, one.locks(), one.values(is_last=True))
+            if rows:
+                result, box = one.read(rows[0])
+                return PumpResult(result, False, set(), [], 1, [one.left(box)])
+            if rows is not None:
+                self._actors.found_busy(end.actor)
 
         async def work(tx: Transaction) -> PumpResult:
-            offers = SlotOffers(batch.for_dependents, batch.max_bytes)
-            intake = self._intake(tx, dispatcher, batch, offers)
-            found = None
+            rows = []
             if not tx.isolate_bad_items:
-                found = await take_one(tx, end, known, intake, self.cursors)
-            if found is None:
+                rows = await tx.fetch(TAKE_ONE, *one.values(is_last=False))
+            if not rows:
                 return await self.run(tx, dispatcher, batch)
-            result, left = found
+            result, box = one.read(rows[0])
+            intake = self._intake(
+                tx, dispatcher, batch, SlotOffers(batch.for_dependents, batch.max_bytes)
+            )
+            ready = await wake_next(tx, rows[0], box, intake, self.cursors)
+            result = structs.replace(
+                result, ready=ready, ready_by_ends=ready, turns=intake.turns
+            )
             tallied, lanes = 1 + tx.tallied, intake.new_lanes
-            return PumpResult(result, bool(result.ready), lanes, [], tallied, [left])
+            return PumpResult(result, bool(ready), lanes, [], tallied, [one.left(box)])
 
         return await lines.run(work, lock_turn(end))
 

@@ -1,10 +1,18 @@
-"""One message, or one turn, by itself: what an idle fleet has to do, on three ways to the server.
+"""One message, or one turn, by itself: what an idle fleet has to do, on one way to the server.
 
 Theory. A batch of many messages and turns takes one statement for each step. For a single one the
-ways to the server and back are the cost. So its actor is locked by the message that also begins the
-transaction, one statement does all the rest, and the third message commits. The lock must come
-first, in a message of its own: a statement sees what committed before it began, so only a statement
-after the lock sees what the last holder of the lock left.
+ways to the server and back are the cost. One statement does all there is to do. But the actor must
+be locked by a statement before it: a statement sees what committed before it began, so only one
+that begins after the lock sees what the last holder of the lock left.
+
+The driver sends one statement several times at once, with other parameters each time, as one
+transaction (`ConnectionPool.locked`). So the statements have a parameter that says which of the two
+they are: with it they only take the locks and do nothing else. Sent twice, first with it and then
+without, they are the whole transaction, commit included.
+
+A turn after which another one is due takes more statements. So does any, where sessions are shared.
+Then the message that begins the transaction locks, too, the statement is the second way to the
+server, and the third commits. An actor that has more to do once has so for a while (`is_quiet`).
 
 To send a message in one statement, the job of the next turn must be described before the actor is
 seen: its id follows from the number of the turn. So the pump remembers what the last turns of some
@@ -16,7 +24,7 @@ as any other does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -28,7 +36,6 @@ from longshore.model.actor import (
     Event,
     EventKind,
     Message,
-    Reply,
     Sent,
     TurnInput,
 )
@@ -51,7 +58,7 @@ from longshore.store.actor_rows import (
 )
 from longshore.store.postgres.actors_sql import FIRST_DUE, NEWEST, NOW, SECRET
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item
-from longshore.store.postgres.connections import Again, Transaction
+from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.finish import outcomes
 from longshore.store.postgres.mailboxes import Mailbox, Mailboxes, Name
@@ -66,9 +73,30 @@ MOST_KNOWN: Final = 1_000
 FEW: Final = 8
 """Only what batches of so few actors show is remembered: others come from a busy fleet."""
 
+BUSY_BATCHES: Final = 20
+"""So many messages and turns of an actor that had more to do are not tried on one way."""
+
+_LOCKED_ACTOR: Final = """SELECT count(*) AS actors FROM (
+            SELECT FROM longshore.actor WHERE id = {actor}::uuid FOR UPDATE
+        ) AS a"""
+_LOCKED_TURN: Final = f"""SELECT count(l.id) FROM (
+            {_LOCKED_ACTOR.format(actor="$1")}
+        ) AS a LEFT JOIN LATERAL (
+            SELECT id FROM longshore.job
+            WHERE id = $2::uuid AND token = $3::bigint AND a.actors >= 0 FOR UPDATE
+        ) AS l ON true"""
+"""SQL that locks the actor of a turn, and then the job."""
+
 _FOUND: Final = f"""found AS MATERIALIZED (
     SELECT t.*
-    FROM (SELECT number FROM longshore.actor WHERE id = $23::uuid AND status = {ACTIVE}) AS a
+    FROM (
+        SELECT CASE WHEN $30::boolean THEN ({_LOCKED_ACTOR.format(actor="$23")}) END AS only
+        OFFSET 0
+    ) AS locks
+    CROSS JOIN LATERAL (
+        SELECT number FROM longshore.actor
+        WHERE locks.only IS NULL AND id = $23::uuid AND status = {ACTIVE} OFFSET 0
+    ) AS a
     CROSS JOIN LATERAL (
         SELECT n, read_up_to, starts, timers, state FROM longshore.turn
         WHERE actor = a.number ORDER BY actor DESC, n DESC LIMIT 1
@@ -99,18 +127,36 @@ SEND_ONE: Final = f"""{
         started=True, one=True, turns=True, first=_FOUND, guard="EXISTS (SELECT FROM received)"
     )
 },{TALLIED}
-SELECT new.id, new.number, new.state, new.lane, new.token, found.read_up_to + 1 AS message,
-    found.timers, found.state AS actor_state, {NOW} AS now, ({SECRET}) AS secret
+SELECT new.number, new.state, new.lane, new.token, found.read_up_to + 1 AS message, found.timers,
+    found.state AS actor_state, {NOW} AS now, ({SECRET}) AS secret, 1 / (SELECT count(*) FROM new)
 FROM found CROSS JOIN received LEFT JOIN new ON true
 """
-"""Puts a message into the empty mailbox of an actor that is locked, and starts its next turn."""
+"""Puts a message into the empty mailbox of an actor that is locked, and starts its next turn.
+
+With $30 it only locks the actor. If there is a job with the id of the turn all the same, which is
+none of ours, it fails: the message must not be in without a turn.
+"""
 
 TAKE_ONE: Final = f"""
 WITH gone AS (
     DELETE FROM longshore.job AS j
     USING (
-        SELECT number AS actor FROM longshore.actor
-        WHERE id = $1::uuid AND status = {ACTIVE} OFFSET 0
+        SELECT a.actor
+        FROM (
+            SELECT CASE WHEN $12::boolean THEN ({_LOCKED_TURN}) END AS only OFFSET 0
+        ) AS locks
+        CROSS JOIN LATERAL (
+            SELECT number AS actor FROM longshore.actor
+            WHERE locks.only IS NULL AND id = $1::uuid AND status = {ACTIVE} OFFSET 0
+        ) AS a
+        WHERE CASE WHEN $13::boolean THEN (
+            SELECT true FROM longshore.message
+            WHERE actor = a.actor AND number > $6::bigint LIMIT 1
+        ) IS NULL AND (
+            SELECT true FROM longshore.message
+            WHERE actor = a.actor AND due_at IS NOT NULL LIMIT 1
+        ) IS NULL ELSE true END
+        OFFSET 0
     ) AS a
     WHERE j.id = $2::uuid AND j.token = $3::bigint
         AND CASE WHEN j.state IN ({OWNED}) THEN j.worker = coalesce($4::uuid, j.worker) END
@@ -201,7 +247,8 @@ FROM before AS i
 """
 """Ends a turn, fenced as `TAKE` is, and keeps what it left, as `KEEP` does, with its replies.
 
-Its actor and its job are locked, so the log of the job is whole.
+Its actor and its job are locked, so the log of the job is whole. With $12 it only locks them. With
+$13 it does nothing if a message is left for a next turn.
 """
 
 
@@ -221,6 +268,20 @@ class KnownActors:
     def __init__(self) -> None:
         self._by_name: dict[Name, Known] = {}
         self._names: dict[UUID, Name] = {}
+        self._busy: dict[UUID, int] = {}
+
+    def is_quiet(self, actor: UUID) -> bool:
+        """Whether a message or a turn of this actor is worth a try on one way to the server."""
+        left = self._busy.pop(actor, 0)
+        if left > 1:
+            self._busy[actor] = left - 1
+        return not left
+
+    def found_busy(self, actor: UUID) -> None:
+        """There was more to do for this actor."""
+        self._busy[actor] = BUSY_BATCHES
+        if len(self._busy) > MOST_KNOWN:
+            del self._busy[next(iter(self._busy))]
 
     def named(self, name: Name) -> Known | None:
         """What is known of the actor with this name."""
@@ -276,47 +337,60 @@ def lock_actor(actor: UUID) -> str:
     return f"SELECT FROM longshore.actor WHERE id = '{actor}' FOR UPDATE"
 
 
-async def send_one(
-    tx: Transaction, message: Message, known: Known, slots: TurnSlots, lanes: set[int]
-) -> BatchResult | None:
-    """Sends a message to an actor that is locked; None if that takes more than one statement.
+class SendOne:
+    """A message to an actor of which something is known, for `SEND_ONE`."""
 
-    So it is if the lane of its turns is not among `lanes`, which are stored.
-    """
-    row = known.row
-    terms = unpack_terms(row["terms"])
-    number = known.turn + 1
-    job = turn_job(row["id"], message.type, terms, known.version, number, None, known.last_worker)
-    items = SoundItems([job]).items
-    if not items or (lane := lane_of_item(items[0]).hash) not in lanes:
-        return None
-    starts = slots.starts_for(items)
-    values = [*columns(items, sparse=True), *starts.columns(items)]
-    is_ask = is_from_outside(message.reply_to)
-    to = pack_reply_to(message.reply_to)
-    of_actor = row["number"], row["id"], known.turn
-    of_message = message.id, message.name, message.args, to, is_ask
-    rows = await tx.fetch(SEND_ONE, *map(only, values), *of_actor, *of_message)
-    if not rows:
-        return None
-    [found] = rows
-    if found["id"] is None:
-        raise Again("a turn appeared whose actor was locked")
-    ready = Counter({lane: 1}) if found["state"] == READY else Counter[int]()
-    began = []
-    if found["state"] == RUNNING:
-        began.append(starts.attempt(job, found["number"], found["token"]))
-    event = Event(
-        EventKind.MESSAGE,
-        message.name,
-        message.args,
-        found["now"],
-        found["message"],
-        message.id,
-        reply_to=message.reply_to,
-    )
-    turns = [_filled(attempt, known, found, event) for attempt in began]
-    return BatchResult(ready=ready, sent=[Sent(message.id)], turns=turns)
+    def __init__(self, message: Message, known: Known, slots: TurnSlots) -> None:
+        row = known.row
+        which = row["id"], message.type, unpack_terms(row["terms"]), known.version
+        self._message, self._known = message, known
+        self._job = turn_job(*which, known.turn + 1, None, known.last_worker)
+        self._items = SoundItems([self._job]).items
+        self._starts = slots.starts_for(self._items)
+
+    @property
+    def lane(self) -> int | None:
+        """The lane of the turn; None if the turn cannot be stored."""
+        return lane_of_item(self._items[0]).hash if self._items else None
+
+    def locks(self) -> list[object]:
+        """The parameters with which the statement only locks."""
+        values = self.values()
+        values[:-1] = [None] * (len(values) - 1)
+        values[22], values[-1] = self._known.row["id"], True
+        return values
+
+    def values(self) -> list[object]:
+        """The parameters of the statement, once the actor is locked."""
+        message, row = self._message, self._known.row
+        to, is_ask = pack_reply_to(message.reply_to), is_from_outside(message.reply_to)
+        return [
+            *map(only, columns(self._items, sparse=True)),
+            *map(only, self._starts.columns(self._items)),
+            row["number"],
+            row["id"],
+            self._known.turn,
+            *(message.id, message.name, message.args, to, is_ask),
+            False,
+        ]
+
+    def read(self, rows: Sequence[asyncpg.Record]) -> BatchResult | None:
+        """What the rows of the statement say; None if it did nothing."""
+        if not rows:
+            return None
+        [found] = rows
+        message, turns = self._message, list[Attempt]()
+        if found["state"] == RUNNING:
+            began = self._starts.attempt(self._job, found["number"], found["token"])
+            turns = [_filled(began, self._known, found, _event(message, found))]
+        ready = Counter({found["lane"]: 1}) if found["state"] == READY else Counter[int]()
+        return BatchResult(ready=ready, sent=[Sent(message.id)], turns=turns)
+
+
+def _event(message: Message, found: asyncpg.Record) -> Event:
+    """A message as its turn gets it."""
+    which = EventKind.MESSAGE, message.name, message.args, found["now"], found["message"]
+    return Event(*which, message.id, reply_to=message.reply_to)
 
 
 def _filled(attempt: Attempt, known: Known, found: asyncpg.Record, event: Event) -> Attempt:
@@ -372,39 +446,65 @@ def lock_turn(end: TurnTaken) -> str:
     )
 
 
-async def take_one(
-    tx: Transaction, end: TurnTaken, known: Known, intake: SubmitBatch, cursors: ClaimCursors
-) -> tuple[BatchResult, Known] | None:
-    """Ends a turn that is locked, and makes the next one; None if it is not so simple."""
-    turn = end.turn
-    replies = {
-        one.reply.id: storable_reply(one.reply)
-        for one in reversed(end.outbox)
-        if isinstance(one, OutboxReply)
-    }
-    packed = [pack_reply(reply) for reply in replies.values()]
-    read, version = min(turn.read, LARGEST_INT), min(turn.version, LARGEST_INT)
-    left = end.number, read, version, pack_timers(set_at(turn.timers, 0)), turn.state
-    which = end.actor, end.job, end.token, end.worker
-    rows = await tx.fetch(TAKE_ONE, *which, *left, list(replies), packed)
-    if not rows:
-        return None
-    [row] = rows
-    boxes, box = Mailboxes(tx), Mailbox(known.row)
-    # What is known may be older than a resume. The statement saw that it is active, and holds it.
-    box.status = ACTIVE
+class TakeOne:
+    """The end of a turn of an actor of which something is known, for `TAKE_ONE`."""
+
+    def __init__(self, end: TurnTaken, known: Known) -> None:
+        self._end, self._known = end, known
+        self._replies = {
+            one.reply.id: storable_reply(one.reply)
+            for one in reversed(end.outbox)
+            if isinstance(one, OutboxReply)
+        }
+
+    @property
+    def may_be_last(self) -> bool:
+        """Whether no turn is due after this one, as far as it says."""
+        return not self._end.turn.timers
+
+    def locks(self) -> list[object]:
+        """The parameters with which the statement only locks."""
+        end = self._end
+        return [end.actor, end.job, end.token, *[None] * 8, True, False]
+
+    def values(self, *, is_last: bool) -> list[object]:
+        """The parameters of the statement, once actor and job are locked."""
+        end, turn = self._end, self._end.turn
+        read, version = min(turn.read, LARGEST_INT), min(turn.version, LARGEST_INT)
+        return [
+            *(end.actor, end.job, end.token, end.worker, end.number, read, version),
+            pack_timers(set_at(turn.timers, 0)),
+            turn.state,
+            list(self._replies),
+            [pack_reply(reply) for reply in self._replies.values()],
+            False,
+            is_last,
+        ]
+
+    def read(self, row: asyncpg.Record) -> tuple[BatchResult, Mailbox]:
+        """What the row of the statement says, and what is left in the mailbox."""
+        end, box = self._end, Mailbox(self._known.row)
+        # What is known may be older than a resume. The statement saw that it is active.
+        box.status = ACTIVE
+        box.see(row)
+        box.knows_job = True
+        result = BatchResult(
+            [Finished(end.job, end.token, Verdict.RECORDED, JobState.SUCCEEDED)],
+            ended=outcomes(end, row["was"], JobState.SUCCEEDED),
+            replies=[self._replies[id] for id in row["answered"]],
+        )
+        return result, box
+
+    def left(self, box: Mailbox) -> Known:
+        """What is known of the actor once this is committed."""
+        return Known(self._known.row, box.turn, box.version, box.last_worker)
+
+
+async def wake_next(
+    tx: Transaction, row: asyncpg.Record, box: Mailbox, intake: SubmitBatch, cursors: ClaimCursors
+) -> Counter[int]:
+    """Makes the turn after the one that the row of `TAKE_ONE` tells of; answers what is ready."""
+    boxes = Mailboxes(tx)
     boxes.by_id[box.id], boxes.now = box, row["now"]
-    box.see(row)
-    box.knows_job = True
     ready = await wake(boxes, [box], intake, cursors, by_ends=True)
-    ready += intake.ready
-    answered: list[Reply] = [replies[id] for id in row["answered"]]
-    result = BatchResult(
-        [Finished(end.job, end.token, Verdict.RECORDED, JobState.SUCCEEDED)],
-        ready=ready,
-        ready_by_ends=ready,
-        ended=outcomes(end, row["was"], JobState.SUCCEEDED),
-        replies=answered,
-        turns=intake.turns,
-    )
-    return result, Known(known.row, box.turn, box.version, box.last_worker)
+    return ready + intake.ready
