@@ -68,16 +68,18 @@ MORE_SLOTS: Final = 64
 MOST_OWED: Final = 1_000
 """How many more may start at most, because of earlier ends."""
 
-_NOT_RUN: Final = ", ".join(f"'{kind}'" for kind in sorted(NOT_RUN))
-_IS_PLAIN: Final = """watched IS NULL AND (group_id IS NULL OR EXISTS (
+NOT_RUN_KINDS: Final = ", ".join(f"'{kind}'" for kind in sorted(NOT_RUN))
+"""SQL for the kinds of jobs that no worker runs."""
+IS_PLAIN: Final = """watched IS NULL AND (group_id IS NULL OR EXISTS (
                 SELECT FROM longshore.node AS n
                 WHERE n.job = i.job AND n.scope IS NULL AND n.open = 0
             ))"""
+"""SQL for whether an end may be plain, of i.job and the row of the job."""
 _CHILDREN: Final = f"""CASE WHEN j.group_id IS NOT NULL THEN ARRAY(
         SELECT e.child FROM longshore.edge AS e WHERE e.parent = j.id
         ORDER BY e.child LIMIT {MOST_REACHED + 1}
     ) END AS children"""
-_MAY_RUN: Final = f"""n.unmet = 0 AND CASE n.condition
+MAY_RUN: Final = f"""n.unmet = 0 AND CASE n.condition
             WHEN {CONDITIONS[Condition.SUCCEEDED]} THEN n.marks = 0
             WHEN {CONDITIONS[Condition.ENDED]} THEN true
         END"""
@@ -88,7 +90,7 @@ _PLACE: Final = "($9::integer[])[($8::integer[])[m.offer] + m.turn]"
 
 END_PLAIN: Final = f"""
 WITH ended AS (
-    {succeeded(_IS_PLAIN, f"n.place, j.id, j.lane, j.group_id, {_CHILDREN}")}
+    {succeeded(IS_PLAIN, f"n.place, j.id, j.lane, j.group_id, {_CHILDREN}")}
 ),
 grouped AS MATERIALIZED (
     SELECT g.id, g.state = {GROUP_CODES[GroupState.RUNNING]} AND g.ctid = g.seen AS is_running,
@@ -136,11 +138,11 @@ met AS MATERIALIZED (
             SELECT ctid AS tid, lane, queue, ~priority AS urgency, rank, number,
                 octet_length(args) AS size, history_length
             FROM longshore.job
-            WHERE id = n.job AND CASE WHEN state = {WAITING} AND kind NOT IN ({_NOT_RUN})
+            WHERE id = n.job AND CASE WHEN state = {WAITING} AND kind NOT IN ({NOT_RUN_KINDS})
                 THEN coalesce(run_at <= statement_timestamp(), n.delay_s IS NULL) END
             OFFSET 0
         ) AS l
-        WHERE {_MAY_RUN}
+        WHERE {MAY_RUN}
     ) AS m
 ),
 held AS MATERIALIZED (
@@ -229,6 +231,19 @@ class EndedAlone:
         self.dependents: list[Attempt] = []
         self.groups: set[UUID] = set()
         """The groups that may be over, or have more to settle."""
+        self.ended_groups = False
+        """Whether some of the ended jobs are of groups."""
+        self.noted = 0
+        """How many ends have more to do than to start what depends on them."""
+
+    def left_owed(self, owed: int) -> int:
+        """How many ends have let nothing start by now, as far as later ends may still do it.
+
+        Before this statement so many were `owed`.
+        """
+        if not self.ended_groups:
+            return 0
+        return max(0, min(MOST_OWED, owed + len(self.answers) - len(self.dependents)))
 
     def end(self, place: int, end: End, was: int, state: JobState) -> None:
         """The end in this place was recorded."""
@@ -249,10 +264,6 @@ class PlainEnds:
     """
 
     def __init__(self, ends: Sequence[Succeeded], starts: Starts, owed: int = 0) -> None:
-        self.ended_groups = False
-        """Whether some of the ended jobs are of groups."""
-        self.noted = 0
-        """How many ends have more to do than to start what depends on them."""
         self._ends = ends
         self._starts = starts
         self._owed = owed
@@ -283,12 +294,6 @@ class PlainEnds:
             starts.max_bytes,
         ]
 
-    def left_owed(self, done: EndedAlone) -> int:
-        """How many ends have let nothing start by now, as far as later ends may still do it."""
-        if not self.ended_groups:
-            return 0
-        return max(0, min(MOST_OWED, self._owed + len(self._ends) - len(done.dependents)))
-
     def read(self, rows: Sequence[asyncpg.Record], cursors: ClaimCursors) -> EndedAlone:
         """What the rows of the statement say."""
         done = EndedAlone()
@@ -300,8 +305,8 @@ class PlainEnds:
             for place in places:
                 done.succeed(place - 1, self._ends[place - 1])
             if (group := row["group_id"]) is not None:
-                self.ended_groups, self.noted = True, row["noted"]
-                if row["has_last"] or self.noted:
+                done.ended_groups, done.noted = True, row["noted"]
+                if row["has_last"] or done.noted:
                     done.groups.add(group)
         self._wake(sorted(woken, key=_order), done, cursors)
         return done

@@ -47,6 +47,7 @@ from longshore.store.postgres.finish import (
 )
 from longshore.store.postgres.growth import Growth, Refusals
 from longshore.store.postgres.kept_turns import CLAIM_KEEPING
+from longshore.store.postgres.plain_end import END_ONE, PlainEnd
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.publishing import checked_versions, publish_versions
 from longshore.store.postgres.settling import Cursor, Settling, Starts
@@ -128,6 +129,8 @@ class Pump:
         """So many batches of ends of groups go the general way: the last was hardly plain."""
         self._owed = 0
         """So many plain ends have let nothing start: jobs that wait for others, too, will."""
+        self._branches = 0
+        """So many single ends are not tried by themselves: more than one depended on the last."""
 
     async def run(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, refusals: Refusals | None = None
@@ -323,9 +326,7 @@ class Pump:
                 tx, dispatcher, batch, SlotOffers(batch.for_dependents, batch.max_bytes)
             )
             ready = await wake_next(tx, rows[0], box, intake, self.cursors)
-            result = structs.replace(
-                result, ready=ready, ready_by_ends=ready, turns=intake.turns
-            )
+            result = structs.replace(result, ready=ready, ready_by_ends=ready, turns=intake.turns)
             tallied, lanes = 1 + tx.tallied, intake.new_lanes
             return PumpResult(result, bool(ready), lanes, [], tallied, [one.left(box)])
 
@@ -371,16 +372,33 @@ class Pump:
             return None
         margin_s, most = self._expiry_margin_s, batch.max_bytes
         starts = Starts(dispatcher, batch.for_dependents, margin_s, most)
-        plain = PlainEnds(ends, starts, self._owed)
-        rows = await lines.alone(END_PLAIN, *plain.columns())
-        if rows is None:
-            return None
-        done = plain.read(rows, self.cursors)
-        if len(done.answers) - plain.noted < len(ends) * FEWEST_PLAIN:
+        done = await self._end_one(lines, ends, starts)
+        if done is None:
+            plain = PlainEnds(ends, starts, self._owed)
+            rows = await lines.alone(END_PLAIN, *plain.columns())
+            if rows is None:
+                return None
+            done = plain.read(rows, self.cursors)
+        if len(done.answers) - done.noted < len(ends) * FEWEST_PLAIN:
             self._general_batches = GENERAL_BATCHES
-        self._ends_groups = plain.ended_groups
-        self._owed = plain.left_owed(done)
+        self._ends_groups = done.ended_groups
+        self._owed = done.left_owed(self._owed)
         return await self._with_rest(lines, dispatcher, batch, done)
+
+    async def _end_one(
+        self, lines: ConnectionPool, ends: Sequence[Succeeded], starts: Starts
+    ) -> EndedAlone | None:
+        """Ends a job that is alone, and on which at most one depends; None if that is not so."""
+        if len(ends) > 1:
+            return None
+        if self._branches:
+            self._branches -= 1
+            return None
+        one = PlainEnd(ends[0], starts)
+        if rows := await lines.alone(END_ONE, *one.columns()):
+            return one.read(rows, self.cursors)
+        self._branches = GENERAL_BATCHES
+        return None
 
     async def _with_rest(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, done: EndedAlone

@@ -201,17 +201,18 @@ _CLAIMED: Final = appended(
     info=NOTHING,
 )
 
-_CAN_TAKE: Final = """w.id = {worker} AND CASE
+CAN_TAKE: Final = """w.id = {worker} AND CASE
             WHEN w.alive AND NOT w.draining
                 THEN w.session = {session} AND w.dispatcher = {dispatcher}
         END"""
+"""SQL for whether worker w has a slot that a dispatcher may fill."""
 MAY_TAKE: Final = f"""ARRAY(
     SELECT l.id IS NOT NULL
     FROM unnest({{workers}}::uuid[], {{sessions}}::bigint[])
         WITH ORDINALITY AS i (worker, session, place)
     LEFT JOIN LATERAL (
         SELECT w.id FROM longshore.worker AS w
-        WHERE {_CAN_TAKE.format(worker="i.worker", session="i.session", dispatcher="{dispatcher}")}
+        WHERE {CAN_TAKE.format(worker="i.worker", session="i.session", dispatcher="{dispatcher}")}
         FOR KEY SHARE SKIP LOCKED
     ) AS l ON true
     ORDER BY i.place
@@ -225,7 +226,7 @@ _MAY_ALL: Final = f"""may AS MATERIALIZED (
 ),"""
 _MAY_ONE: Final = f"""may AS MATERIALIZED (
     SELECT FROM longshore.worker AS w
-    WHERE {_CAN_TAKE.format(worker="$18::uuid", session="$19::bigint", dispatcher="$20::uuid")}
+    WHERE {CAN_TAKE.format(worker="$18::uuid", session="$19::bigint", dispatcher="$20::uuid")}
         AND {may_start("$11::text")}
     FOR KEY SHARE SKIP LOCKED
 ),"""
@@ -442,25 +443,33 @@ It leaves out jobs of groups, and those that are watched: their ends have more t
 """
 
 
-def succeeded(only: str, answer: str) -> str:
+_SUCCESSES: Final = """
+            SELECT i.job, i.token, coalesce(i.own_result, ($3::bytea[])[$4]) AS result,
+                i.ran_s, i.place
+            FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $5::float8[])
+                WITH ORDINALITY AS i (job, token, own_result, ran_s, place)
+            ORDER BY i.job, i.place
+        """
+_ONE_SUCCESS: Final = (
+    "SELECT $1::uuid AS job, $2::bigint AS token, $3::bytea AS result, $4::float8 AS ran_s"
+)
+
+
+def succeeded(only: str, answer: str, *, one: bool = False) -> str:
     """SQL that ends running jobs as successes which bring only a result, as nearly all ends are.
 
     Its parameters are ids, tokens, results, 1 if the first result is that of all, and how long each
-    ran. It leaves out jobs for which `only`, SQL of i.job and the row of the job, does not hold.
+    ran. With `one` they are the id, the token, the result of a single job, and how long it ran. It
+    leaves out jobs for which `only`, SQL of i.job and the row of the job, does not hold.
     """
+    ends = _ONE_SUCCESS if one else _SUCCESSES
     return f"""UPDATE longshore.job AS j
     SET state = {SUCCEEDED}, result = n.result, error = NULL, ended_at = statement_timestamp(),
         started_at = {_BEGAN_AT}, expires_at = NULL, deadline_at = NULL,
         {appended(f"'{head(S.SUCCEEDED)}'", by=_BY_WORKER, info=NOTHING)}
     FROM (
         SELECT i.*, l.tid, l.state AS was
-        FROM (
-            SELECT i.job, i.token, coalesce(i.own_result, ($3::bytea[])[$4]) AS result,
-                i.ran_s, i.place
-            FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $5::float8[])
-                WITH ORDINALITY AS i (job, token, own_result, ran_s, place)
-            ORDER BY i.job, i.place
-        ) AS i
+        FROM ({ends}) AS i
         CROSS JOIN LATERAL (
             SELECT ctid AS tid, state FROM longshore.job
             WHERE id = i.job AND token = i.token AND CASE WHEN state = {RUNNING} THEN {only} END
