@@ -10,7 +10,8 @@
 {"do": "flow", "outstanding": N}            or keeps so many short naps under way …
 {"do": "stop"}                              until now
 {"do": "queue", "jobs": N}                  submits jobs that nobody serves
-{"do": "describe", "layers": L, "width": W} describes a group of jobs that do nothing
+{"do": "describe", "layers": L, "width": W,
+ "edges": B}                                describes a group of jobs that do nothing
 {"do": "run_group"}                         submits it, until it has ended
 {"do": "chain", "jobs": N}                  runs a chain of jobs
 {"do": "submit", "layers": L, "width": W,
@@ -85,8 +86,8 @@ class Client:
                 return await self._stop()
             case {"do": "queue", "jobs": jobs}:
                 await queue(jobs)
-            case {"do": "describe", "layers": layers, "width": width}:
-                self._group = graphs.described(layers, width)
+            case {"do": "describe", "layers": layers, "width": width, "edges": edges}:
+                self._group = graphs.described(layers, width, edges=edges)
             case {"do": "run_group"}:
                 assert self._group is not None
                 return await graphs.run(self._group)

@@ -30,7 +30,7 @@ SIDE = Path(__file__).parent / "duelling"
 ANY = "127.0.0.1:0"
 WARM_UP = 3
 ROUNDS = 400_000
-WHAT = ["burst", "single", "compute", "group", "chain", "ask"]
+WHAT = ["burst", "single", "compute", "group", "flat", "chain", "ask"]
 Turn = Callable[["Side"], list[float]]
 
 
@@ -122,14 +122,21 @@ def group(jobs: int, width: int) -> Turn:
     The first client submits it.
     """
 
-    def turn(side: Side) -> list[float]:
-        used = side.cpu_s
-        times = side.ask_first(do="group", layers=jobs // width, width=width)
-        began, ended, submitted = times
-        cpu_us = (side.cpu_s - used) / jobs * 1e6
-        return [jobs / (ended - began), cpu_us, submitted - began, ended - submitted]
+    return lambda side: _of_group(
+        side, jobs, {"do": "group", "layers": jobs // width, "width": width}
+    )
 
-    return turn
+
+def flat(jobs: int) -> Turn:
+    """The same of a group of which no job depends on another."""
+    return lambda side: _of_group(side, jobs, {"do": "flat", "jobs": jobs})
+
+
+def _of_group(side: Side, jobs: int, question: dict[str, object]) -> list[float]:
+    used = side.cpu_s
+    began, ended, submitted = side.ask_first(**question)
+    cpu_us = (side.cpu_s - used) / jobs * 1e6
+    return [jobs / (ended - began), cpu_us, submitted - began, ended - submitted]
 
 
 def chain(jobs: int) -> Turn:
@@ -210,13 +217,15 @@ def main() -> None:
     parser.add_argument("--asks", type=int, default=50)
     options = parser.parse_args()
     rates = ("jobs/s", "CPU µs a job")
+    of_group = (*rates, "s to submit", "s to run")
     with arena(options) as sides:
         match options.what:
             case "burst":
                 duel(sides, burst(options.jobs), options.pairs, rates)
             case "group":
-                names = (*rates, "s to submit", "s to run")
-                duel(sides, group(options.jobs, options.width), options.pairs, names)
+                duel(sides, group(options.jobs, options.width), options.pairs, of_group)
+            case "flat":
+                duel(sides, flat(options.jobs), options.pairs, of_group)
             case "chain":
                 duel(sides, chain(options.jobs), options.pairs, ("ms a step",))
             case "ask":

@@ -77,13 +77,14 @@ class Fleet:
         """Jobs per second, from the first submit until each client has all its outcomes."""
         return self._rate(jobs // len(self.clients), "noop", True, do="collect")
 
-    def run_group(self, layers: int, width: int) -> float:
+    def run_group(self, layers: int, width: int, *, edges: bool = True) -> float:
         """Jobs per second of a group in layers, from its submit until it has ended.
 
-        The first client submits it, and waits for it. By then all are recorded.
+        The first client submits it, and waits for it. By then all are recorded. Without `edges`
+        nothing in it depends on anything.
         """
         client, jobs = self.clients[0], layers * width
-        client.ask(do="describe", layers=layers, width=width)
+        client.ask(do="describe", layers=layers, width=width, edges=edges)
         began, ended = client.ask(do="run_group")
         return jobs / float(ended - began)
 

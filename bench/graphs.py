@@ -17,9 +17,13 @@ PARENTS = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def layered(layers: int, width: int, kind: AnyKind) -> GroupBuilder:
-    """A group in layers, each job after two of the layer before."""
+def layered(layers: int, width: int, kind: AnyKind, *, edges: bool = True) -> GroupBuilder:
+    """A group in layers, each job after two of the layer before; without `edges`, after none."""
     group = app.group("layered")
+    if not edges:
+        for _ in range(layers * width):
+            group.add(kind.call(DATA))
+        return group
     above = [group.add(kind.call(DATA)) for _ in range(width)]
     for _ in range(layers - 1):
         before = [[above[(place + n) % width] for n in range(PARENTS)] for place in range(width)]
@@ -27,9 +31,9 @@ def layered(layers: int, width: int, kind: AnyKind) -> GroupBuilder:
     return group
 
 
-def described(layers: int, width: int) -> GroupBuilder:
+def described(layers: int, width: int, *, edges: bool = True) -> GroupBuilder:
     """A group of jobs that do nothing."""
-    return layered(layers, width, noop)
+    return layered(layers, width, noop, edges=edges)
 
 
 async def run(group: GroupBuilder) -> tuple[float, float]:

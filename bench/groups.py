@@ -1,7 +1,9 @@
 """Groups: what dependencies cost, beside the same jobs without any, and beside other graphs.
 
-- A graph in layers, each job after two of the layer before, in turn with as many jobs without
-  dependencies on the same fleet: a small graph and a large one. The small one on two dispatchers.
+- A graph in layers, each job after two of the layer before, in turn with two others on the same
+  fleet: as many jobs without a group, and the same group with its edges taken away. The first runs
+  while it is submitted, which no group may; the second differs by nothing but the dependencies. A
+  small graph and a large one. The small one on two dispatchers.
 - A chain: from the recorded end of a job to the start of the next, beside one commit and two hops.
 - The submit of a large group, in turn with `submit_many` of the same jobs.
 - Ray and Dask, which keep nothing on disk, on the small graph.
@@ -39,12 +41,17 @@ CHAIN_WARM_UP = 20
 
 
 class Graph(Struct, frozen=True):
-    """A graph in layers beside the same jobs without dependencies, in jobs per second."""
+    """A graph in layers beside the same jobs without dependencies, in jobs per second.
+
+    `of_plain` is beside jobs that are submitted without a group, `of_edgeless` beside the same
+    group with its edges taken away.
+    """
 
     store: str
     dispatchers: int
     jobs: int
     of_plain: Ratio
+    of_edgeless: Ratio
 
 
 class Chain(Struct, frozen=True):
@@ -105,17 +112,23 @@ def _graphs(stage: Stage, store: str, ours: Fleet) -> Iterator[Graph]:
     ours.warm(stage.sizes)
     ours.run_group(2, 100)
     for layers, width in (stage.sizes.graph, stage.sizes.large_graph):
-        ratio = _in_turn(stage.sizes.pairs, ours, layers, width)
-        jobs = layers * width
-        rates = f"{ratio.one:,.0f} and {ratio.other:,.0f} jobs/s"
-        stage.say(f"{store}, {jobs:,} jobs: {ratio.median:.2f} of those without groups ({rates})")
-        yield Graph(store, len(ours.dispatchers), jobs, ratio)
+        yield _graph(stage, store, ours, layers, width)
 
 
-def _in_turn(pairs: int, ours: Fleet, layers: int, width: int) -> Ratio:
-    return interleave(
-        pairs, lambda: ours.run_group(layers, width), lambda: ours.run_alone(layers * width)
+def _graph(stage: Stage, store: str, ours: Fleet, layers: int, width: int) -> Graph:
+    jobs = layers * width
+    layered, plain, edgeless = [], [], []
+    for _ in range(stage.sizes.pairs):
+        layered.append(ours.run_group(layers, width))
+        plain.append(ours.run_alone(jobs))
+        edgeless.append(ours.run_group(layers, width, edges=False))
+    found = Graph(
+        store, len(ours.dispatchers), jobs, ratio_of(layered, plain), ratio_of(layered, edgeless)
     )
+    for name, ratio in (("without a group", found.of_plain), ("without edges", found.of_edgeless)):
+        rates = f"{ratio.one:,.0f} and {ratio.other:,.0f} jobs/s"
+        stage.say(f"{store}, {jobs:,} jobs: {ratio.median:.2f} of those {name} ({rates})")
+    return found
 
 
 def _chain(stage: Stage, store: str, ours: Fleet) -> Chain:

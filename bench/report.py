@@ -214,12 +214,16 @@ def _groups(results: Results) -> Iterator[str]:
     rows: list[Sequence[object]] = [
         (
             one.store,
-            f"{one.jobs:,} jobs in layers, jobs/s, beside the same without dependencies",
-            f"{one.of_plain.one:,.0f}",
-            f"{one.of_plain.other:,.0f}",
-            shown(one.of_plain),
+            f"{one.jobs:,} jobs in layers, jobs/s, beside {beside}",
+            f"{ratio.one:,.0f}",
+            f"{ratio.other:,.0f}",
+            shown(ratio),
         )
         for one in groups.graphs
+        for beside, ratio in (
+            ("the same jobs without a group, which run while they are submitted", one.of_plain),
+            ("the same group without its edges", one.of_edgeless),
+        )
     ]
     two = groups.two_of_one
     words = "two dispatchers beside one, jobs/s"

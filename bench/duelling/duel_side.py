@@ -8,6 +8,7 @@ that answers lines of JSON. Both sides of a duel are therefore measured by the s
 {"do": "compute", "jobs": N, "rounds"}   plain functions that compute, until all outcomes are here
 {"do": "single"}                         one job: milliseconds to its start, and to its result
 {"do": "group", "layers", "width"}       jobs in layers, each after two of the layer before
+{"do": "flat", "jobs": N}                a group of jobs of which none depends on another
 {"do": "chain", "jobs": N}               jobs one after the other: milliseconds from start to start
 {"do": "ask", "asks": N}                 asks of an actor: milliseconds until a reply, the median
 """
@@ -103,11 +104,24 @@ async def group(layers: int, width: int) -> list[float]:
     for _ in range(layers - 1):
         pairs = [(above[place], above[(place + 1) % width]) for place in range(width)]
         above = [layered.add(noop.call(DATA), after=list(pair)) for pair in pairs]
+    return await run_group(layered)
+
+
+async def flat(jobs: int) -> list[float]:
+    """The same of a group without edges."""
+    edgeless = app.group("flat")
+    for _ in range(jobs):
+        edgeless.add(noop.call(DATA))
+    return await run_group(edgeless)
+
+
+async def run_group(described: Any) -> list[float]:
+    """When a group was submitted, when it had ended, and when it was stored."""
     began = time.monotonic()
-    async with layered:
+    async with described:
         pass
     submitted = time.monotonic()
-    await layered.handle.wait_async()
+    await described.handle.wait_async()
     return [began, time.monotonic(), submitted]
 
 
@@ -141,7 +155,7 @@ async def answer(question: dict[str, Any]) -> Any:
     words = {name: value for name, value in question.items() if name != "do"}
     verbs: dict[str, Callable[..., Awaitable[Any]]]
     verbs = {"burst": burst, "recorded": recorded, "compute": compute, "single": single}
-    verbs |= {"group": group, "chain": chain, "ask": ask}
+    verbs |= {"group": group, "flat": flat, "chain": chain, "ask": ask}
     return await verbs[question["do"]](**words)
 
 
