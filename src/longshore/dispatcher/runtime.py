@@ -96,8 +96,10 @@ class DispatcherRuntime:
         await self.wait_reply(waiter, min(SOON_S, wait_s))
 
     async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
+        # `wait_for` would make a task of it, and what waits would go on two turns later.
         with suppress(TimeoutError):
-            await asyncio.wait_for(waiter.done.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await waiter.done.wait()
 
     def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
         jobs = [node.job for node in part.nodes]
@@ -132,7 +134,8 @@ class DispatcherRuntime:
 
     async def wait(self, waiter: Waiter[Ended], wait_s: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(waiter.done.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await waiter.done.wait()
 
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
         self._alarms.cancels.set_in(0)

@@ -355,10 +355,7 @@ class SendOne:
 
     def locks(self) -> list[object]:
         """The parameters with which the statement only locks."""
-        values = self.values()
-        values[:-1] = [None] * (len(values) - 1)
-        values[22], values[-1] = self._known.row["id"], True
-        return values
+        return [*[None] * 22, self._known.row["id"], *[None] * 6, True]
 
     def values(self) -> list[object]:
         """The parameters of the statement, once the actor is locked."""
