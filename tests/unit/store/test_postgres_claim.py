@@ -13,7 +13,7 @@ from longshore.model.job import JobState
 from longshore.model.worker import SessionKey
 from longshore.ports import Batch
 from longshore.store.postgres import keeper_sql as postgres_keeper_sql
-from longshore.store.postgres import kept_turns
+from longshore.store.postgres import kept_turns, plain_end
 from longshore.store.postgres import sql as postgres_sql
 from longshore.store.postgres.connections import Connection, Transaction
 from longshore.store.postgres.pump import Pump, PumpResult
@@ -180,7 +180,7 @@ RESTING = {"ADOPT_LANES", "FORGET_LANES"}
 # Every way into a table must be an index and a condition, however small the table seems.
 STATEMENTS = {
     name: text
-    for module in (postgres_sql, postgres_keeper_sql, kept_turns)
+    for module in (postgres_sql, postgres_keeper_sql, kept_turns, plain_end)
     for name, text in vars(module).items()
     if not name.startswith("_")
     and name not in RESTING

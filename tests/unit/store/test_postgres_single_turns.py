@@ -13,10 +13,13 @@ from tests.unit.store.outside import until_waiting
 from longshore.core.turns import turn_kind
 from longshore.model.actor import Reply, Sent, Timer
 from longshore.model.attempt import Attempt
+from longshore.model.ids import derive_id
 from longshore.model.worker import FreeWorker, OpenSlots
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres import single_turns
+from longshore.store.postgres.columns import SoundItems, columns
 from longshore.store.postgres.connections import Connection, _Line
+from longshore.store.postgres.sql import ENQUEUE
 from longshore.store.postgres.states import PAUSED
 from longshore.store.postgres.store import PostgresStore
 from longshore.testing.actor_builders import (
@@ -30,7 +33,7 @@ from longshore.testing.actor_builders import (
     names,
     taken,
 )
-from longshore.testing.builders import Scene, lane
+from longshore.testing.builders import Scene, a_job, lane
 
 HOLD_ACTOR = "SELECT FROM longshore.actor WHERE id = $1 FOR UPDATE"
 MINUTE_S = 60_000_000
@@ -128,6 +131,58 @@ async def test_an_ask_takes_one_way_to_the_server_and_its_reply_another(
     assert result.replies == [Reply(ask.id, b"\x2a")]
     assert await actors.store.replies([ask.id]) == [Reply(ask.id, b"\x2a")]
     assert await actors.mail() == []
+
+
+async def test_an_actor_that_has_more_to_do_is_not_tried_on_one_way_for_a_while(
+    actors: ActorScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single_turns, "BUSY_BATCHES", 2)
+    await known(actors)
+    [turn] = (await send(actors, "one")).turns
+    with ways(monkeypatch) as sent:
+        await send(actors, "two")
+    assert sent[0] == single_turns.SEND_ONE
+    with ways(monkeypatch) as sent:
+        [after] = (await take(actors, turn)).turns
+    assert names(after) == ["two"]
+    assert sent[0].startswith("BEGIN")
+    await take(actors, after)
+    with ways(monkeypatch) as sent:
+        [last] = (await send(actors, "three")).turns
+    assert (len(sent), names(last)) == (1, ["three"])
+
+
+async def test_the_end_of_a_turn_leaves_a_message_that_is_delayed_its_time(
+    actors: ActorScene, outside: Connection
+) -> None:
+    await known(actors)
+    [turn] = (await send(actors, "one")).turns
+    await actors.send(a_message("later", delay_s=60.0))
+    actors.store._pump._actors._busy.clear()  # type: ignore[attr-defined]
+    assert (await take(actors, turn)).turns == []
+    [row] = await outside.fetch("SELECT run_at > now() AS waits FROM longshore.job")
+    assert row["waits"]
+    assert await actors.mail_names() == ["later"]
+
+
+async def test_a_message_whose_turn_cannot_be_stored_is_taken_back_and_looked_at_again(
+    actors: ActorScene, outside: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application stores a job with the id of the turn just then."""
+    await known(actors)
+    next_turn = derive_id((await actors.actor()).id, 3)
+    [(job, body)] = SoundItems([a_job(id=next_turn)]).items
+    await outside.execute("BEGIN")
+    await outside.fetch(ENQUEUE, *columns([(job, body)]))
+    with ways(monkeypatch) as sent:
+        sending = asyncio.ensure_future(send(actors, "add"))
+        await until_waiting(outside, 1)
+        sent.clear()
+        await outside.execute("COMMIT")
+        assert (await sending).turns == []
+    assert any(one.startswith("BEGIN") for one in sent)
+    assert await actors.mail_names() == ["add"]
+    assert await outside.fetchval("SELECT count(*) FROM longshore.receipt WHERE is_ask") == 2
 
 
 async def test_what_a_turn_gets_is_what_the_store_reads_back(actors: ActorScene) -> None:
