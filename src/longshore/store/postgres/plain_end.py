@@ -67,8 +67,7 @@ grouped AS MATERIALIZED (
 counted AS (
     UPDATE longshore.node AS n
     SET unmet = greatest(0, n.unmet - 1)
-    FROM (SELECT child FROM grouped WHERE is_running OFFSET 0) AS c
-    WHERE n.job = c.child
+    WHERE n.job = (SELECT child FROM grouped WHERE is_running)
     RETURNING n.job, n.unmet, n.marks, n.condition, n.delay_s, n.expires_s
 ),
 met AS MATERIALIZED (
