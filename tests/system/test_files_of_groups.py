@@ -34,6 +34,19 @@ cat a/a.txt b/b.txt c/c.txt > out/all.txt
 wc -l < out/all.txt | tr -d ' ' > out/deep/count
 cp a/run.sh out/
 """
+CHECKPOINTS = """
+mkdir -p seen
+echo $LONGSHORE_ATTEMPT > seen/$LONGSHORE_ATTEMPT
+case $LONGSHORE_ATTEMPT in
+1) exit 85 ;;
+2)
+    : > "$LONGSHORE_CHECKPOINT"
+    while [ -e "$LONGSHORE_CHECKPOINT" ]; do sleep 0.1; done
+    echo lost > seen/lost
+    exit 75 ;;
+esac
+echo "\\"$(cat seen/* | xargs)\\"" > "$LONGSHORE_RESULT"
+"""
 
 
 class Yard:
@@ -183,6 +196,19 @@ def test_a_container_tells_the_steps_of_its_files_in_order(yard: Yard) -> None:
         "pushing fileset: made",
         "finished",
     ]
+
+
+def test_a_container_goes_on_from_its_checkpoint(yard: Yard) -> None:
+    """Attempt 1 asks by its exit code, attempt 2 while it runs; what it does after that is lost."""
+    args = {
+        "image": IMAGE,
+        "command": ["sh", "-ec", CHECKPOINTS],
+        "checkpoint": ["seen/**"],
+        "rules": ["exit(75): retry(1)"],
+    }
+    handle = yard.app.submit_by_name(CONTAINER_KIND, args)
+    assert handle.result(60) == "1 2 3"
+    assert (handle.job().attempt, handle.job().failures) == (3, 1)
 
 
 @pytest.mark.parametrize(
