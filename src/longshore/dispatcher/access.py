@@ -23,6 +23,7 @@ from longshore.core.access import (
     NAMELESS_HASH,
     Asker,
     Right,
+    check_named,
     check_payloads,
     check_right,
     check_serve,
@@ -229,6 +230,8 @@ class Access:
         check_right(asker, NEEDS.get(type(request), Right.ADMIN))
         if (what := _OF_ALL.get(type(request))) is not None:
             check_whole(asker, what)
+        if isinstance(request, t.CreateToken | t.RevokeToken):
+            check_named(asker)
         if not asker.scope.payloads and isinstance(request, m.ReadLogs | f.BlobRequest):
             check_payloads(asker, "logs" if isinstance(request, m.ReadLogs) else "files")
         if is_whole(asker.scope):
