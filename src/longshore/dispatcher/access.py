@@ -266,6 +266,8 @@ class Access:
                 _check_actor(asker, request.type, request.key)
             case w.RegisterWebWorker():
                 check_serve(asker, request.said.kinds)
+            case w.ReportEnd():
+                await self._check_jobs(asker, [request.report.job])
             case m.ShowKind() if not reaches_kind(scope, request.kind):
                 raise NotAllowed(f"{asker.name} does not reach kind '{request.kind}'")
         return request

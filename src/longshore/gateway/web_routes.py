@@ -144,7 +144,7 @@ async def take_result(call: Call) -> Response:
     except ValueError:
         raise NotFound(f"there is no job {call.name('id')!r}; a result names it by id") from None
     web_worker = await _speaker(call, data)
-    verdict = await _web(call).report(_report(job, result), web_worker)
+    verdict = await _web(call).report(_report(job, result), web_worker, call.principal)
     if verdict is Verdict.STALE:
         raise WrongState(
             f"job {job} is not this worker's under token {result.token}: the result was not "

@@ -536,6 +536,9 @@ async def test_nobody_ends_a_job_of_the_web_worker_of_another(stage: Stage, door
     report = SuccessReport(attempt.id, attempt.token, result=pack("forged", "it"))
     with asked_by(other):
         assert await web.report(report, None) is Verdict.STALE
+    narrow = hash_of(await door.token(Role.ADMIN, kinds=("other",)))
+    with asked_by(narrow), pytest.raises(NotFound):
+        await web.report(report, None)
     assert (await scene.job(attempt.id)).state is JobState.RUNNING
     with asked_by(owner):
         assert await web.report(report, None) is Verdict.RECORDED
