@@ -172,6 +172,19 @@ class Tokens:
         """Who holds the token with this hash; raises `NotAuthenticated` if nobody does."""
         if hash == NAMELESS_HASH:
             return NAMELESS
+        token = await self._kept(hash)
+        if token is None:
+            raise NotAuthenticated(
+                "this token is unknown, expired or revoked; make one: `longshore token create`"
+            )
+        self._note(token, self._clock.now())
+        return Asker(f"token:{token.name}", token.role, token.scope)
+
+    async def is_good(self, hash: bytes) -> bool:
+        """Whether a token is neither unknown nor expired nor revoked. That is no use of it."""
+        return await self._kept(hash) is not None
+
+    async def _kept(self, hash: bytes) -> Token | None:
         now = self._clock.now()
         asked_at, token = self._known.get(hash, (float("-inf"), None))
         if now - asked_at >= KEPT_S:
@@ -179,12 +192,7 @@ class Tokens:
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
             self._known[hash] = (now, token)
-        if token is None:
-            raise NotAuthenticated(
-                "this token is unknown, expired or revoked; make one: `longshore token create`"
-            )
-        self._note(token, now)
-        return Asker(f"token:{token.name}", token.role, token.scope)
+        return token
 
     def _note(self, token: Token, now: float) -> None:
         """Has the store note the use of a token, now and then."""

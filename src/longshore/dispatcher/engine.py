@@ -135,7 +135,7 @@ class Dispatcher:
         waiting = (self._runtime, self._waiters, self._replies)
         service = Service(store, settings, id, clock.utc, *waiting)
         access = Access(store, clock, keys)
-        web = WebService(store, settings, self._roster, self._commits, self._ends)
+        web = WebService(store, settings, self._roster, self._commits, self._ends, access.tokens)
         self._requests = Requests(
             here, lease, service, self._plain_clients, access, web, gateway_keys
         )
