@@ -42,7 +42,8 @@ def test_a_service_whose_token_ends_is_let_go_with_its_jobs(how: str) -> None:
         gateway = new_id()
         assert mine.id not in (await web.attend(gateway, ids, [])).ended
         if how == "revoked":
-            await stage.model.revoke_token("mine")
+            [named] = [one for one in await stage.model.tokens() if one.name == "mine"]
+            await stage.model.revoke_token(named.id)
         await pass_time(stage, 61 if how == "expired" else 1.5)
         assert (await web.attend(gateway, ids, [])).ended == (mine.id,)
         states = {one.id: one.state for one in await stage.model.web_workers(ids)}
