@@ -108,6 +108,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """Who submitted it, if a token or a key names that. The dispatcher says so, no submitter."""
     resources: str = ""
     """What it takes of its worker beside a slot: a shape, with which its target ends."""
+    batch: str = ""
+    """A fingerprint of the batch with an `Idempotency-Key` for which it stands."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
