@@ -34,7 +34,7 @@ MAX_KEY_CHARS: Final = 500
 MAX_ABOUT_BYTES: Final = 64 * 1024
 MAX_WATCHERS: Final = 10
 """How many watchers a job or a group may have."""
-MAX_BATCH_CHARS: Final = 64
+MAX_FINGERPRINT_CHARS: Final = 64
 MIN_PRIORITY: Final = -(2**15)
 MAX_PRIORITY: Final = 2**15 - 1
 MAX_ATTEMPTS: Final = 1_000_000
@@ -143,7 +143,7 @@ def check_options(options: Options) -> None:
     if options.by:
         raise InvalidInput("by is set; only a dispatcher says who submits: leave it out")
     if options.batch:
-        check_text("batch", options.batch, MAX_BATCH_CHARS)
+        check_text("batch", options.batch, MAX_FINGERPRINT_CHARS)
     if options.labels:
         check_labels(options.labels)
     if options.watchers:

@@ -15,15 +15,15 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, structs
 
-from longshore.gateway.models import NewJob
+from longshore.gateway.models import NewActorBody, NewJob
 from longshore.model.job import Submission
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
-def fingerprint(jobs: Sequence[NewJob]) -> str:
+def fingerprint(body: Sequence[NewJob] | NewActorBody) -> str:
     """The same for each repeat of a request, however its JSON is written."""
-    return blake2b(_encode(jobs), digest_size=16).hexdigest()
+    return blake2b(_encode(body), digest_size=16).hexdigest()
 
 
 def guard_of(jobs: Sequence[NewJob]) -> int | None:
