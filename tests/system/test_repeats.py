@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from longshore.gateway.routes import OPERATIONS
-from longshore.testing.processes import Process, await_true, settings
+from longshore.testing.processes import Process, await_true, run, settings
 from tests.interop.services import Service
 from tests.system.conftest import ANY, QUICK, QUICK_WORKER, Fleet
 
@@ -55,8 +55,10 @@ class Write(NamedTuple):
 class Api:
     """A gateway."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, admin: str) -> None:
         self._url = url
+        self.admin = {"Authorization": f"Bearer {admin}"}
+        """The header that tokens are made and revoked with."""
         self.sent: list[tuple[Write, Any]] = []
         """What was sent first, and what it was answered."""
 
@@ -116,7 +118,8 @@ def api(fleet: Fleet) -> Api:
     dispatcher = fleet.start("dispatcher", *words, *settings(**QUICK, **quick))
     _work(fleet, dispatcher)
     fleet.worker(dispatcher)
-    return Api(dispatcher.facts["http"])
+    made = run("token", "create", "--role", "admin", "--connect", dispatcher.facts["frontend"])
+    return Api(dispatcher.facts["http"], made.stdout.strip())
 
 
 def _work(fleet: Fleet, dispatcher: Process) -> None:
@@ -181,8 +184,8 @@ def write_fleet(api: Api, service: Service) -> None:
     api.write(Write("pause_queue", f"{QUEUES}mail/pause"))
     api.write(Write("resume_queue", f"{QUEUES}mail/resume"))
     api.write(Write("pause_queue", f"{QUEUES}post/pause", says="post"))
-    api.write(Write("create_token", TOKENS, {"name": "mine", "role": "read"}))
-    api.write(Write("revoke_token", f"{TOKENS}mine"))
+    api.write(Write("create_token", TOKENS, {"name": "mine", "role": "read"}, api.admin))
+    api.write(Write("revoke_token", f"{TOKENS}mine", None, api.admin))
     me = {"hostname": "127.0.0.1", "port": service.port, "handlers": ["fetch"], "instance": "one"}
     api.write(Write("register_web_worker", WORKERS, me))
     job = api.write(Write("submit_jobs", JOBS, {"kind": "fetch", "args": {}}, says="fetch"))["id"]

@@ -163,6 +163,19 @@ def _check_chooses(asker: Asker, kind: str) -> None:
         )
 
 
+def check_named(asker: Asker) -> None:
+    """Raises `NotAuthenticated` if who asks about tokens over HTTP shows none.
+
+    Otherwise whoever lacks the token that a command needs would make one.
+    """
+    if asker is NAMELESS:
+        raise NotAuthenticated(
+            "over HTTP only the holder of a token makes and revokes tokens, here too: send an "
+            "admin's, or run `longshore token create` or `longshore token revoke` on the machine "
+            "of a dispatcher, without http:// in --connect"
+        )
+
+
 def check_types(asker: Asker, types: Iterable[str]) -> None:
     """Raises `NotAllowed` if actors of one of these types are out of reach."""
     for type in types:

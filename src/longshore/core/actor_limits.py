@@ -12,6 +12,7 @@ from longshore.core.histories import What, history_job
 from longshore.core.limits import (
     MAX_ABOUT_BYTES,
     MAX_DURATION_S,
+    MAX_FINGERPRINT_CHARS,
     MAX_KEY_CHARS,
     MAX_NAME_CHARS,
     check_length,
@@ -54,6 +55,8 @@ def check_new_actor(actor: NewActor, most_bytes: int) -> None:
     check_state(actor.state, most_bytes)
     check_listed(f"actor '{actor.type}'", actor.listed)
     check_history(actor.terms.history)
+    if actor.terms.request:
+        check_text("request", actor.terms.request, MAX_FINGERPRINT_CHARS)
     turn = turn_job(actor.id, actor.type, actor.terms, actor.version, 1)
     check_submission(structs.replace(turn, options=actor.terms.options))
     if actor.terms.options.limits:

@@ -35,6 +35,7 @@ MAX_KEY_CHARS: Final = 500
 MAX_ABOUT_BYTES: Final = 64 * 1024
 MAX_WATCHERS: Final = 10
 """How many watchers a job or a group may have."""
+MAX_FINGERPRINT_CHARS: Final = 64
 MIN_PRIORITY: Final = -(2**15)
 MAX_PRIORITY: Final = 2**15 - 1
 MAX_ATTEMPTS: Final = 1_000_000
@@ -144,6 +145,8 @@ def check_options(options: Options) -> None:
         raise InvalidInput("by is set; only a dispatcher says who submits: leave it out")
     if options.scheduled is not None:
         raise InvalidInput("scheduled is set; only a dispatcher says which schedule submits")
+    if options.batch:
+        check_text("batch", options.batch, MAX_FINGERPRINT_CHARS)
     if options.labels:
         check_labels(options.labels)
     if options.watchers:

@@ -23,6 +23,7 @@ from longshore.core.access import (
     NAMELESS_HASH,
     Asker,
     Right,
+    check_named,
     check_payloads,
     check_right,
     check_serve,
@@ -195,6 +196,19 @@ class Tokens:
         """Who holds the token with this hash; raises `NotAuthenticated` if nobody does."""
         if hash == NAMELESS_HASH:
             return NAMELESS
+        token = await self._kept(hash)
+        if token is None:
+            raise NotAuthenticated(
+                "this token is unknown, expired or revoked; make one: `longshore token create`"
+            )
+        self._note(token, self._clock.now())
+        return Asker(f"token:{token.name}", token.role, token.scope)
+
+    async def is_good(self, hash: bytes) -> bool:
+        """Whether a token is neither unknown nor expired nor revoked. That is no use of it."""
+        return await self._kept(hash) is not None
+
+    async def _kept(self, hash: bytes) -> Token | None:
         now = self._clock.now()
         asked_at, token = self._known.get(hash, (float("-inf"), None))
         if now - asked_at >= KEPT_S:
@@ -202,12 +216,7 @@ class Tokens:
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
             self._known[hash] = (now, token)
-        if token is None:
-            raise NotAuthenticated(
-                "this token is unknown, expired or revoked; make one: `longshore token create`"
-            )
-        self._note(token, now)
-        return Asker(f"token:{token.name}", token.role, token.scope)
+        return token
 
     def _note(self, token: Token, now: float) -> None:
         """Has the store note the use of a token, now and then."""
@@ -253,6 +262,8 @@ class Access:
         check_right(asker, NEEDS.get(type(request), Right.ADMIN))
         if (what := _OF_ALL.get(type(request))) is not None:
             check_whole(asker, what)
+        if isinstance(request, t.CreateToken | t.RevokeToken):
+            check_named(asker)
         if not asker.scope.payloads and isinstance(request, m.ReadLogs | f.BlobRequest):
             check_payloads(asker, "logs" if isinstance(request, m.ReadLogs) else "files")
         if is_whole(asker.scope):
@@ -293,6 +304,8 @@ class Access:
                 await self._check_replaced(asker, request.new.name)
             case w.RegisterWebWorker():
                 check_serve(asker, request.said.kinds)
+            case w.ReportEnd():
+                await self._check_jobs(asker, [request.report.job])
             case m.ShowKind() if not reaches_kind(scope, request.kind):
                 raise NotAllowed(f"{asker.name} does not reach kind '{request.kind}'")
         return request

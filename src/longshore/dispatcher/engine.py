@@ -140,7 +140,7 @@ class Dispatcher:
         service = Service(store, settings, id, clock.utc, *waiting)
         self._schedules = service.schedules
         access = Access(store, clock, keys)
-        web = WebService(store, settings, self._roster, self._commits, self._ends)
+        web = WebService(store, settings, self._roster, self._commits, self._ends, access.tokens)
         self._requests = Requests(
             here, lease, service, self._plain_clients, access, web, gateway_keys
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+import logging
+from collections.abc import Sequence
+from typing import Final, assert_never
 from uuid import UUID
 
 from longshore.config import DispatcherSettings
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.signatures import fleet_key
 from longshore.core.web_workers import check_registration
+from longshore.dispatcher.access import Tokens
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.sessions.roster import Roster
@@ -18,6 +21,10 @@ from longshore.model.job import Job, JobState, Refused, Verdict
 from longshore.model.web_worker import ENDED_WEB_STATES, WebWorker
 from longshore.ports import Store
 from longshore.wire import web_messages as w
+
+log = logging.getLogger("longshore.dispatcher")
+
+MOST_PRINCIPALS: Final = 10_000
 
 
 class WebService:
@@ -30,12 +37,16 @@ class WebService:
         roster: Roster,
         commits: Commits,
         ends: Ends,
+        tokens: Tokens,
     ) -> None:
         self._store = store
         self._settings = settings
         self._roster = roster
         self._commits = commits
         self._ends = ends
+        self._tokens = tokens
+        self._principals: dict[UUID, str] = {}
+        """Who registered the services that gateways attend: that never changes."""
 
     async def perform(self, request: w.WebRequest, principal: str | None = None) -> object:
         """Does what a request asks for; answers with what OK carries.
@@ -88,8 +99,10 @@ class WebService:
     async def attend(self, request: w.AttendWebWorkers) -> w.Attendance:
         """Notes what a gateway found out, and gives it its share of what no gateway attends.
 
-        What it attends by the store but does not name, it is given again: an answer got lost.
+        What it attends by the store but does not name, it is given again: an answer got lost. A
+        service whose token is worth nothing any more has its registration ended here.
         """
+        await self._end_strangers(request.attended)
         if request.notes:
             await self._store.note_web_workers(request.gateway, request.notes)
         found = await self._store.web_attendance(request.gateway)
@@ -106,6 +119,29 @@ class WebService:
             if one.state not in ENDED_WEB_STATES
         }
         return w.Attendance(tuple(taken), tuple(gone - ended), tuple(ended))
+
+    async def _end_strangers(self, attended: Sequence[UUID]) -> None:
+        """Ends the registrations of those whose token was revoked, or has expired."""
+        await self._learn([id for id in attended if id not in self._principals])
+        bad = {
+            principal
+            for principal in {self._principals.get(id, "") for id in attended} - {""}
+            if not await self._tokens.is_good(bytes.fromhex(principal))
+        }
+        for id in attended:
+            if self._principals.get(id) in bad:
+                log.warning("web worker %s is let go: its token was revoked, or expired", id)
+                freed = await self._store.resign_web_worker(id)
+                if freed is not None:
+                    self._commits.harvested(freed)
+
+    async def _learn(self, ids: Sequence[UUID]) -> None:
+        if not ids:
+            return
+        if len(self._principals) + len(ids) > MOST_PRINCIPALS:
+            self._principals.clear()
+        for one in await self._store.web_workers(ids):
+            self._principals[one.id] = one.registration.principal
 
     async def _forgotten(self, gateway: UUID, ids: frozenset[UUID]) -> list[WebWorker]:
         listed = await self._store.web_workers(sorted(ids))

@@ -6,28 +6,39 @@ import re
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, structs
 from starlette.responses import Response
 
 from longshore.client.actor import ASK_S, check_done
 from longshore.client.actor_by_name import check_fields, new_actor, told_of
 from longshore.client.actor_json import actor_json
 from longshore.client.jsonable import payload
-from longshore.errors import AskFailed, InvalidInput, NotFinished, from_code
-from longshore.gateway.ids import new_id
+from longshore.errors import (
+    AskFailed,
+    Conflict,
+    InvalidInput,
+    LongshoreError,
+    NotFinished,
+    NotFound,
+    from_code,
+)
+from longshore.gateway.batches import fingerprint
+from longshore.gateway.ids import has_key, new_id
 from longshore.gateway.models import NewActorBody, NewAsk, NewMessage, NewState, Seconds
 from longshore.gateway.operation import Call, answer
-from longshore.gateway.problems import PreconditionFailed, PreconditionRequired
+from longshore.gateway.problems import KeyReused, PreconditionFailed, PreconditionRequired
 from longshore.model.actor import (
     Actor,
     ActorFilter,
     ActorStatus,
     ActorVerdict,
     Message,
+    NewActor,
     ReplyTo,
 )
 from longshore.payload.listed import listed_values
 from longshore.payload.values import pack, pack_arguments
+from longshore.wire.actor_messages import StartAnswer
 
 _TAG: Final = re.compile(r'"turn-(\d{1,18})"')
 
@@ -62,11 +73,47 @@ async def start(call: Call) -> Response:
     wanted = await call.body(NewActorBody)
     names = (wanted.type, wanted.key, wanted.fields)
     new = await new_actor(call.connection, new_id(), *names)
+    if has_key():
+        request = fingerprint(wanted)
+        new = structs.replace(new, terms=structs.replace(new.terms, request=request))
+    is_repeat = await _is_there(call, new)
     [done] = await call.connection.actors.start((new,), reuse=wanted.reuse)
     if done.code:
-        raise from_code(done.code, done.message)
+        raise await _not_started(call, new, done)
+    await _is_there(call, new)
     document = {"id": str(done.id), "type": wanted.type, "key": wanted.key}
-    return answer({**document, "existing": done.existing}, 200 if done.existing else 201)
+    is_new = not (is_repeat or done.existing)
+    return answer({**document, "existing": done.existing}, 201 if is_new else 200)
+
+
+async def _is_there(call: Call, new: NewActor) -> bool:
+    """Whether a request with the same key has started the actor; raises if its body was another."""
+    if not has_key():
+        return False
+    try:
+        found = await call.connection.actors.show(new.type, new.key)
+    except NotFound:
+        return False
+    if found.id == new.id and found.terms.request != new.terms.request:
+        raise _key_reused(f"actor {new.type} '{new.key}'")
+    return found.id == new.id
+
+
+async def _not_started(call: Call, new: NewActor, refused: StartAnswer) -> LongshoreError:
+    """Why an actor was not started: its key is taken, or the request's key was used before."""
+    if has_key() and refused.code == Conflict.code:
+        try:
+            await call.connection.actors.show(new.type, new.key)
+        except NotFound:
+            return _key_reused("another actor")
+    return from_code(refused.code, refused.message)
+
+
+def _key_reused(what: str) -> KeyReused:
+    return KeyReused(
+        f"this Idempotency-Key started {what} before, with another body; give a new request a new "
+        "key"
+    )
 
 
 async def list_actors(call: Call) -> Response:

@@ -1,7 +1,8 @@
 """How a gateway asks dispatchers: for the holder of the token that a request came with.
 
 Where no tokens are required, most requests are asked for nobody in particular. One that chooses
-what a worker runs is asked for somebody without a token, so that dispatchers refuse it.
+what a worker runs, or that makes or revokes the tokens that allow it, is asked for somebody without
+a token, so that dispatchers refuse it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from longshore.client.connection import Connection
 from longshore.core.access import NAMELESS_HASH
 from longshore.model.job import Submission
 from longshore.model.program import FREE_KINDS
+from longshore.wire.access_messages import CreateToken, RevokeToken
 from longshore.wire.messages import AddToGroup, Request, RetryGroup, Submit, SubmitGroup
 
 _IN_MAPS = tuple(kind.encode() for kind in FREE_KINDS)
@@ -22,7 +24,12 @@ class GatewayConnection(Connection):
 
     def _token_for(self, request: Request) -> bytes | None:
         token = super()._token_for(request)
-        return NAMELESS_HASH if token is None and may_choose_a_program(request) else token
+        return NAMELESS_HASH if token is None and _needs_a_token(request) else token
+
+
+def _needs_a_token(request: Request) -> bool:
+    """Whether a request may need a token even where others do not. Dispatchers decide."""
+    return isinstance(request, CreateToken | RevokeToken) or may_choose_a_program(request)
 
 
 def may_choose_a_program(request: Request) -> bool:

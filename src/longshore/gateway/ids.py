@@ -31,20 +31,24 @@ class _Derived:
         self._seed = seed
         self._count = 0
 
-    def next_id(self) -> UUID:
-        """The next id."""
+    def next_id(self, of: bytes) -> UUID:
+        """The next id, for something with this fingerprint."""
         self._count += 1
-        made = blake2b(self._seed + self._count.to_bytes(8, "big"), digest_size=16).digest()
+        seed = self._seed + self._count.to_bytes(8, "big") + of
+        made = blake2b(seed, digest_size=16).digest()
         return UUID(int=int.from_bytes(made, "big") & _NOISE | _VERSION)
 
 
 _derived: ContextVar[_Derived | None] = ContextVar("_derived", default=None)
 
 
-def new_id() -> UUID:
-    """An id for what the present request makes or changes."""
+def new_id(of: bytes = b"") -> UUID:
+    """An id for what the present request makes or changes.
+
+    With the fingerprint `of` a body, the same key with another body makes another id.
+    """
     derived = _derived.get()
-    return fresh_id() if derived is None else derived.next_id()
+    return fresh_id() if derived is None else derived.next_id(of)
 
 
 def has_key() -> bool:

@@ -27,6 +27,7 @@ from longshore.errors import (
     from_code,
 )
 from longshore.gateway.asking import asked_by, asking
+from longshore.gateway.batches import fingerprint, guard_of, of_batch
 from longshore.gateway.bodies import decoded, lines
 from longshore.gateway.ids import has_key, new_id
 from longshore.gateway.models import CallbackParts, Label, NewJob, NewJobs, Number, Seconds
@@ -106,14 +107,20 @@ async def submit(call: Call) -> Response:
     query = call.query(SubmitQuery)
     wanted = await call.body_as(_wanted if query.format is None else _wanted_container)
     terms = await call.gateway.kinds.terms_of({job.kind for job in wanted.jobs})
-    ids = [new_id() if job.id is UNSET else job.id for job in wanted.jobs]
+    batch = fingerprint(wanted.jobs) if wanted.is_list and has_key() else ""
+    guard = guard_of(wanted.jobs) if batch else None
+    ids = _ids(wanted.jobs, batch, guard)
     jobs = [
         _placed(place if wanted.is_list else None, job, id, terms[job.kind])
         for place, (job, id) in enumerate(zip(wanted.jobs, ids, strict=True))
     ]
     jobs = [with_trace(job, call.traceparent) for job in jobs]
-    is_repeat = await _is_there(call, wanted.jobs[0], ids[0])
-    answers = await _send(call, wanted.jobs, jobs, query.strict)
+    first = guard or 0
+    is_repeat = await _is_there(call, wanted.jobs[first], ids[first])
+    if guard is None:
+        answers = await _send(call, wanted.jobs, jobs, query.strict)
+    else:
+        answers = await _send_guarded(call, wanted.jobs, jobs, query.strict, guard, batch)
     refused = [one for one in answers if one.code]
     if len(refused) == len(answers):
         raise from_code(refused[0].code, refused[0].message)
@@ -122,6 +129,15 @@ async def submit(call: Call) -> Response:
         return answer({"jobs": [_submitted(one) for one in answers]}, status)
     where = {"Location": f"/dispatcher/jobs/{answers[0].id}"}
     return answer(_submitted(answers[0]), status, where)
+
+
+def _ids(wanted: Sequence[NewJob], batch: str, guard: int | None) -> list[UUID]:
+    """The ids of jobs. That of the guard follows from the key alone, so it is always found."""
+    guard_id = new_id() if guard is not None else None
+    ids = [new_id(batch.encode()) if job.id is UNSET else job.id for job in wanted]
+    if guard is not None and guard_id is not None:
+        ids[guard] = guard_id
+    return ids
 
 
 def _wanted(data: bytes, is_lines: bool) -> _Wanted:
@@ -176,17 +192,38 @@ async def _is_there(call: Call, job: NewJob, id: UUID) -> bool:
         return False
 
 
+async def _send_guarded(
+    call: Call,
+    wanted: Sequence[NewJob],
+    jobs: Sequence[Submission],
+    strict: bool,
+    guard: int,
+    batch: str,
+) -> list[SubmitAnswer]:
+    """Submits the guard of a batch, and the others only if it is not another batch's."""
+    [told] = await _send(call, [wanted[guard]], [of_batch(jobs[guard], batch)], strict, batch)
+    others = [place for place in range(len(jobs)) if place != guard]
+    if not others:
+        return [told]
+    rest = await _send(call, [wanted[n] for n in others], [jobs[n] for n in others], strict)
+    return [*rest[:guard], told, *rest[guard:]]
+
+
 async def _send(
-    call: Call, wanted: Sequence[NewJob], jobs: Sequence[Submission], strict: bool
+    call: Call,
+    wanted: Sequence[NewJob],
+    jobs: Sequence[Submission],
+    strict: bool,
+    batch: str = "",
 ) -> list[SubmitAnswer]:
     answers = await call.gateway.submits.submit(jobs, strict)
     return [
-        await _again(call, job, one) if one.code == Conflict.code else one
+        await _again(call, job, one, batch) if one.code == Conflict.code else one
         for job, one in zip(wanted, answers, strict=True)
     ]
 
 
-async def _again(call: Call, job: NewJob, refused: SubmitAnswer) -> SubmitAnswer:
+async def _again(call: Call, job: NewJob, refused: SubmitAnswer, batch: str) -> SubmitAnswer:
     """Submits a job anew whose id is known, on the terms that it got the first time.
 
     What its app declares may have changed since then; what the request says must be the same.
@@ -195,7 +232,8 @@ async def _again(call: Call, job: NewJob, refused: SubmitAnswer) -> SubmitAnswer
         stored = await call.connection.job(refused.id)
     except NotFound:
         return refused  # it is there, and out of this token's reach
-    [found] = await call.connection.submit((_submission(job, stored.id, Terms.of_job(stored)),))
+    again = of_batch(_submission(job, stored.id, Terms.of_job(stored)), batch)
+    [found] = await call.connection.submit((again,))
     if found.code == Conflict.code and job.id is UNSET:
         raise KeyReused(
             f"this Idempotency-Key made job {stored.number} before, with another body; give a new "

@@ -69,6 +69,8 @@ class WebWorkers:
         self._key: bytes | None = None
         self._proxies: dict[UUID, WebProxy] = {}
         self._by_worker: dict[UUID, WebProxy] = {}
+        self._principals: dict[UUID, str] = {}
+        """Who registered each service."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._news = asyncio.Event()
 
@@ -195,6 +197,7 @@ class WebWorkers:
         )
         self._drop(web.id)
         self._proxies[web.id] = self._by_worker[proxy.worker] = proxy
+        self._principals[web.id] = said.principal
         log.info("attending web worker %s at %s:%d", web.id, said.host, said.port)
         proxy.connect()
 
@@ -203,6 +206,7 @@ class WebWorkers:
         proxy = self._proxies.pop(id, None)
         if proxy is not None:
             self._by_worker.pop(proxy.worker, None)
+            self._principals.pop(id, None)
             if reason:
                 proxy.leave(reason)
             proxy.hush()
@@ -264,10 +268,15 @@ class WebWorkers:
                 self._key = await self._requests.fleet_key()
         return secret_of(self._key, web.id, web.number)
 
-    async def report(self, report: Report, web_worker: UUID | None) -> Verdict:
-        """Has an end recorded that a service told this gateway, whoever attends it."""
+    async def report(self, report: Report, web_worker: UUID | None, principal: str) -> Verdict:
+        """Has an end recorded that a service told this gateway, whoever attends it.
+
+        An end from another principal than registered the service goes to a dispatcher, which
+        judges it: a token of the role worker proves nobody the owner of a job.
+        """
         for proxy in self._proxies.values():
-            if proxy.owns(report.key) and web_worker in (None, proxy.id):
+            is_own = self._principals[proxy.id] == principal
+            if is_own and proxy.owns(report.key) and web_worker in (None, proxy.id):
                 verdict = await proxy.report(report, self._patience.resend_s)
                 if verdict is not None:
                     return verdict

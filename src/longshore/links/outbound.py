@@ -207,4 +207,9 @@ def _words(error: Exception) -> str:
         number = error.os_error.errno or 0
         why = os.strerror(number) if number > 0 else str(error.os_error)
         return f"cannot connect: {why}"
+    # The texts of the next two hold the first bytes that came. They may be anybody's secrets.
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
+        return "what came is no answer of HTTP"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed before an answer came"
     return str(error) or type(error).__name__

@@ -51,6 +51,8 @@ class ActorTerms(Struct, frozen=True, omit_defaults=True):
     options: Options = Options()
     history: HistoryJob | None = None
     """The job that hears of every commit of the actor."""
+    request: str = ""
+    """A fingerprint of the request with an `Idempotency-Key` that started the actor."""
 
 
 class NewActor(Struct, frozen=True, omit_defaults=True):

@@ -126,6 +126,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """The schedule that submitted it. The dispatcher says so, no submitter."""
     limits: tuple[JobLimit, ...] = ()
     """The keys that it counts for, and what limits them unless a rule does (`model.limits`)."""
+    batch: str = ""
+    """A fingerprint of the batch with an `Idempotency-Key` for which it stands."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from longshore.client.adapters import Dialler
 from longshore.client.connection import Connection
-from longshore.config import Config, http_address, is_loopback
+from longshore.config import Config, http_address
 from longshore.core.addresses import Allowed, allowed
 from longshore.errors import InvalidInput
 from longshore.files.blobs import Blobs
@@ -41,7 +41,7 @@ from longshore.links.descriptors import raise_limit
 from longshore.model.callback import CALLBACK_QUEUE
 from longshore.model.worker import MachineInfo, Pool, Stats
 from longshore.run import machine
-from longshore.run.http import bind, needs_token, own_host, url_of
+from longshore.run.http import bind, is_for_this_machine, needs_token, own_host, url_of
 from longshore.run.ready import Announce, Ready
 from longshore.run.stopping import stop_signals
 from longshore.run.web_workers import attending
@@ -109,20 +109,15 @@ async def _files(config: Config, connection: Connection) -> AsyncIterator[FileKe
 
 
 def _guarded(config: Config, listening: socket.socket) -> Config:
-    """The settings, with signatures of web workers if other machines can reach the gateway."""
-    if _is_local(listening):
+    """The settings, with signatures of web workers if others than this machine can ask."""
+    if is_for_this_machine(config.gateway, listening):
         return config
     return structs.replace(config, gateway=structs.replace(config.gateway, web_signatures=True))
 
 
-def _is_local(listening: socket.socket) -> bool:
-    host, port = listening.getsockname()[:2]
-    return is_loopback(f"{host}:{port}")
-
-
 def _allowed(config: Config, listening: socket.socket) -> Allowed:
-    """What the gateway may call: this machine too, if nobody else can reach the gateway."""
-    return allowed(config.http_allow, loopback=_is_local(listening))
+    """What the gateway may call: this machine too, if nobody else can ask the gateway."""
+    return allowed(config.http_allow, loopback=is_for_this_machine(config.gateway, listening))
 
 
 @asynccontextmanager

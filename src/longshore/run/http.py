@@ -64,6 +64,16 @@ def needs_token(settings: GatewaySettings, listening: socket.socket) -> bool:
     return settings.http_auth == "required" or not (is_own or settings.http_insecure)
 
 
+def is_for_this_machine(settings: GatewaySettings, listening: socket.socket) -> bool:
+    """Whether only users of this machine can ask a gateway.
+
+    One that asks everybody for a token is behind a proxy, wherever it listens.
+    """
+    host, port = listening.getsockname()[:2]
+    is_own = is_loopback(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    return is_own and settings.http_auth != "required"
+
+
 def own_host(listening: socket.socket) -> str:
     """The address that a socket listens on, as a client names it; empty if it is any address."""
     host: str = listening.getsockname()[0]

@@ -8,11 +8,11 @@ from typing import Any
 from tests.unit.dispatcher.stage import Stage
 from tests.unit.dispatcher.test_stories import tell
 
-from longshore.client.connection import Connection
 from longshore.client.tokens import new_token
 from longshore.config import GatewaySettings
 from longshore.gateway.app import make_app
 from longshore.gateway.asking import asking
+from longshore.gateway.connection import GatewayConnection
 from longshore.gateway.ids import new_id
 from longshore.gateway.operation import Gateway
 from longshore.model.access import Role, Scope, Token
@@ -26,7 +26,7 @@ class Door(Api):
 
     def __init__(self, stage: Stage, *, needs_token: bool = False, **settings: Any) -> None:
         self.stage = stage
-        self.connection = Connection(
+        self.connection = GatewayConnection(
             "tcp://d1",
             connect=lambda _, heard: stage.network.connect("d1/clients", heard),
             new_id=new_id,

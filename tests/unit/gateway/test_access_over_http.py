@@ -12,13 +12,14 @@ from tests.unit.dispatcher.stage import Stage
 from tests.unit.dispatcher.test_rare_orders import pass_time
 from tests.unit.dispatcher.test_stories import tell
 
+from longshore.client.tokens import new_token
 from longshore.core.access import RIGHTS, Right, hash_of
 from longshore.dispatcher.access import NEEDS
 from longshore.errors import NotAllowed, NotFound
 from longshore.gateway.asking import asked_by
 from longshore.gateway.operation import Operation
 from longshore.gateway.routes import OPERATIONS
-from longshore.model.access import Role
+from longshore.model.access import Role, Scope
 from longshore.model.actor import ActorTerms, NewActor
 from longshore.model.history import HistoryJob
 from longshore.model.job import JobState, Options, Verdict
@@ -156,12 +157,13 @@ async def test_an_odd_header_is_refused_and_not_repeated(stage: Stage, door: Doo
 @story
 async def test_a_revoked_token_is_worth_nothing_a_second_later(stage: Stage, door: Door) -> None:
     token = await door.token(Role.READ, "mine")
+    admin = bearer(await door.token())
     assert (await door.get(JOBS, **bearer(token))).status == 200
-    reply = await door.call("DELETE", "/dispatcher/tokens/mine", chunks=None)
+    reply = await door.call("DELETE", "/dispatcher/tokens/mine", chunks=None, **admin)
     assert (reply.status, reply.json["name"]) == (200, "mine")
     await pass_time(stage, 1.0)
     assert (await door.get(JOBS, **bearer(token))).status == 401
-    again = await door.call("DELETE", "/dispatcher/tokens/nobody", chunks=None)
+    again = await door.call("DELETE", "/dispatcher/tokens/nobody", chunks=None, **admin)
     assert again.status == 404
 
 
@@ -206,11 +208,12 @@ async def test_a_stream_ends_when_its_token_is_revoked(stage: Stage, door: Door)
     await stage.client().submit(job)
     token = bearer(await door.token(Role.READ, "a"))
     other = bearer(await door.token(Role.READ, "b"))
+    admin = bearer(await door.token())
     path = f"{JOBS}{job.id}/events"
     async with door.stream(path, **token) as mine, door.stream(path, **other) as theirs:
         assert await mine.next()
         assert await theirs.next()
-        await door.call("DELETE", "/dispatcher/tokens/a", chunks=None)
+        await door.call("DELETE", "/dispatcher/tokens/a", chunks=None, **admin)
         ended = await mine.next()
         assert ended is not None
         assert (ended["event"], ended["data"]["status"]) == ("error", 401)
@@ -242,13 +245,33 @@ async def test_a_token_made_over_http_works_and_is_shown_once(stage: Stage, door
 
 
 @story
+async def test_over_http_nobody_makes_or_revokes_tokens_without_one(
+    stage: Stage, door: Door
+) -> None:
+    """Otherwise who lacks the token that a command needs would make one."""
+    await door.token(Role.ADMIN, "root")
+    octets = {"content_type": "application/octet-stream"}
+    _, new = new_token(new_id(), "mine", Role.ADMIN, Scope(), None)
+    made = await door.post("/dispatcher/tokens/", {"name": "mine", "role": "admin"})
+    passed_on = await door.post(
+        "/dispatcher/requests/CREATETOKEN", encode(t.CreateToken(1, new))[2], **octets
+    )
+    revoked = await door.call("DELETE", "/dispatcher/tokens/root", chunks=None)
+    assert (made.status, made.json["code"]) == (401, "not_authenticated")
+    assert "longshore token create" in made.json["detail"]
+    assert (passed_on.status, revoked.status) == (401, 401)
+    assert [one.name for one in await stage.model.tokens()] == ["root"]
+    assert (await door.get("/dispatcher/tokens/")).status == 200
+
+
+@story
 async def test_a_repeat_of_its_making_does_not_show_it_again(stage: Stage, door: Door) -> None:
-    body = {"name": "mail", "role": "read"}
-    first = await door.post("/dispatcher/tokens/", body, idempotency_key="k")
-    again = await door.post("/dispatcher/tokens/", body, idempotency_key="k")
+    body, admin = {"name": "mail", "role": "read"}, bearer(await door.token())
+    first = await door.post("/dispatcher/tokens/", body, idempotency_key="k", **admin)
+    again = await door.post("/dispatcher/tokens/", body, idempotency_key="k", **admin)
     assert (first.status, again.status) == (201, 409)
-    assert len(await stage.model.tokens()) == 1
-    taken = await door.post("/dispatcher/tokens/", body)
+    assert len(await stage.model.tokens()) == 2
+    taken = await door.post("/dispatcher/tokens/", body, **admin)
     assert (taken.status, taken.json["code"]) == (409, "conflict")
 
 
@@ -513,6 +536,9 @@ async def test_nobody_ends_a_job_of_the_web_worker_of_another(stage: Stage, door
     report = SuccessReport(attempt.id, attempt.token, result=pack("forged", "it"))
     with asked_by(other):
         assert await web.report(report, None) is Verdict.STALE
+    narrow = hash_of(await door.token(Role.ADMIN, kinds=("other",)))
+    with asked_by(narrow), pytest.raises(NotFound):
+        await web.report(report, None)
     assert (await scene.job(attempt.id)).state is JobState.RUNNING
     with asked_by(owner):
         assert await web.report(report, None) is Verdict.RECORDED

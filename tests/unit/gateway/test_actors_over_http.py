@@ -55,6 +55,23 @@ async def test_an_actor_is_started_once(ann: Api) -> None:
     assert (wrong.status, "'cuont'" in wrong.json["detail"]) == (400, True)
 
 
+async def test_a_start_with_a_used_key_is_a_repeat_or_refused(ann: Api) -> None:
+    """Whatever its actor has become meanwhile."""
+    body = {"type": "Counter", "key": "bob", "fields": {"count": 1}}
+    first = await ann.post(ACTORS, body, idempotency_key="k")
+    await ann.post(f"{ACTORS}Counter/bob/messages", {"name": "bump"})
+    await ann.kit.drain_async()
+    again = await ann.post(ACTORS, body, idempotency_key="k")
+    assert (first.status, again.status) == (201, 200)
+    assert again.json == first.json
+    for other in ({"fields": {"count": 2}}, {"key": "cy"}, {"reuse": True}):
+        reused = await ann.post(ACTORS, {**body, **other}, idempotency_key="k")
+        assert (reused.status, reused.json["code"]) == (422, "idempotency_key_reused")
+    assert (await ann.get(f"{ACTORS}Counter/bob")).json["state"] == {"count": 2}
+    assert (await ann.get(f"{ACTORS}Counter/cy")).status == 404
+    assert (await ann.post(ACTORS, body, idempotency_key="new")).status == 409
+
+
 async def test_an_actor_is_shown_and_listed(ann: Api) -> None:
     shown = (await ann.get(ANN)).json
     assert (shown["key"], shown["state"]) == ("ann/b", {"count": 5})

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from longshore.errors import DispatcherUnavailable, StoreUnavailable
+from longshore.errors import DispatcherUnavailable, StoreUnavailable, Unavailable
 from longshore.wire import codec, messages
 
 from .api import Api
@@ -125,6 +125,54 @@ async def test_a_repeat_with_the_same_key_is_the_same_request(api: Api) -> None:
     assert len(api.kit.submitted()) == 3
     reused = await api.post(JOBS, {"kind": "other"}, idempotency_key="2 fields")
     assert (reused.status, reused.json["code"]) == (422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"jobs": [ADD, {**ADD, "args": {"a": 9, "b": 9}}]},
+        {"jobs": [{**ADD, "args": {"a": 9, "b": 9}}, ADD]},
+        {"jobs": [ADD, ADD, ADD]},
+        {"jobs": [ADD]},
+        {"jobs": [{**ADD, "id": str(uuid4())}, ADD, ADD]},
+        ADD,
+    ],
+)
+async def test_no_job_of_another_batch_under_a_used_key_runs(
+    api: Api, other: dict[str, Any]
+) -> None:
+    first = await api.post(JOBS, {"jobs": [ADD, ADD]}, idempotency_key="k")
+    reused = await api.post(JOBS, other, idempotency_key="k")
+    assert (reused.status, reused.json["code"]) == (422, "idempotency_key_reused")
+    assert len(api.kit.submitted()) == 2
+    again = await api.post(JOBS, {"jobs": [ADD, ADD]}, idempotency_key="k")
+    assert (again.status, again.json) == (200, first.json)
+
+
+async def test_a_batch_is_repeated_although_its_first_answer_was_lost_halfway(api: Api) -> None:
+    """The gateway died when it had submitted the job that stands for the batch."""
+    with_key = {**ADD, "unique_key": "u"}
+    body = {"jobs": [with_key, {**ADD, "id": str(uuid4())}, ADD, {**ADD, "args": {"x": 1}}]}
+    whole = api.gateway.submits.submit
+    sent: list[int] = []
+
+    async def once(jobs: Any, strict: bool) -> Any:
+        sent.append(len(jobs))
+        if len(sent) > 1:
+            raise Unavailable("it died")
+        return await whole(jobs, strict)
+
+    api.gateway.submits.submit = once  # type: ignore[method-assign]
+    assert (await api.post(JOBS, body, idempotency_key="k")).status == 503
+    assert sent == [1, 3]
+    assert [job.kind for job in api.kit.submitted()] == ["add"]
+    api.gateway.submits.submit = whole  # type: ignore[method-assign]
+    first = await api.post(JOBS, body, idempotency_key="k")
+    second = await api.post(JOBS, body, idempotency_key="k")
+    assert (first.status, second.status) == (207, 207)
+    assert [one.get("number") for one in first.json["jobs"]] == [2, 3, 1, None]
+    assert first.json == second.json
+    assert len(api.kit.submitted()) == 3
 
 
 async def test_a_repeat_is_one_although_the_app_declares_something_else_by_now(api: Api) -> None:

@@ -15,6 +15,8 @@ from longshore.gateway.backend import Backend
 from longshore.gateway.web_proxy import WebProxy
 from longshore.gateway.web_workers import WebWorkers
 from longshore.links.outbound import Outbound
+from longshore.model.job import Verdict
+from longshore.model.reports import Report, SuccessReport
 from longshore.model.web_worker import WebRegistration, WebWorker
 from longshore.run.machine import SystemClock
 from longshore.testing.builders import new_id
@@ -35,6 +37,9 @@ class Requests:
             raise ZeroDivisionError("a defect")
         return Attendance(taken=tuple(web for web in self.webs if web.id not in attended))
 
+    async def report(self, report: Report, web_worker: UUID | None) -> Verdict:
+        return Verdict.STALE
+
     async def fleet_key(self) -> bytes:
         return bytes(32)
 
@@ -52,11 +57,27 @@ class Deaf:
         pass
 
 
-def a_service() -> WebWorker:
-    said = WebRegistration(host="127.0.0.1", port=1, kinds=("work",), max_jobs=2)
+def a_service(principal: str = "") -> WebWorker:
+    said = WebRegistration(
+        host="127.0.0.1", port=1, kinds=("work",), max_jobs=2, principal=principal
+    )
     id = new_id()
     return WebWorker(
         id=id, number=1, registration=said, worker=id, registered_at=datetime.now(UTC), adoptions=1
+    )
+
+
+def web_workers(requests: Requests) -> WebWorkers:
+    return WebWorkers(
+        GatewaySettings(web_attend_s=0.01),
+        requests,  # type: ignore[arg-type]
+        Backend(("tcp://127.0.0.1:1",), lambda address, heard: Deaf()),
+        Outbound(allowed([], loopback=True)),
+        SystemClock(),
+        lease_s=15.0,
+        patience=Patience(),
+        utc=lambda: 0.0,
+        new_id=new_id,
     )
 
 
@@ -73,17 +94,7 @@ async def test_defect_in_a_round_or_in_one_proxy_does_not_end_the_others(
         ticked.set()
 
     monkeypatch.setattr(WebProxy, "tick", tick)
-    web = WebWorkers(
-        GatewaySettings(web_attend_s=0.01),
-        requests,  # type: ignore[arg-type]
-        Backend(("tcp://127.0.0.1:1",), lambda address, heard: Deaf()),
-        Outbound(allowed([], loopback=True)),
-        SystemClock(),
-        lease_s=15.0,
-        patience=Patience(),
-        utc=lambda: 0.0,
-        new_id=new_id,
-    )
+    web = web_workers(requests)
     web.new_gateway_id()
     web.connect("tcp://127.0.0.1:1", lambda arrived: None)
     running = asyncio.create_task(web.run())
@@ -92,3 +103,22 @@ async def test_defect_in_a_round_or_in_one_proxy_does_not_end_the_others(
     assert not running.done()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_dispatcher_judges_an_end_that_another_principal_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gateway that attends the service has the job, and tokens of attempts can be guessed."""
+
+    async def recorded(proxy: WebProxy, report: Report, within_s: float) -> Verdict:
+        return Verdict.RECORDED
+
+    monkeypatch.setattr(WebProxy, "owns", lambda proxy, attempt: True)
+    monkeypatch.setattr(WebProxy, "report", recorded)
+    web, service = web_workers(Requests()), a_service("owner")
+    await web._take(service)
+    report = SuccessReport(new_id(), 7)
+    assert await web.report(report, None, "owner") is Verdict.RECORDED
+    for principal in ("other", ""):
+        assert await web.report(report, None, principal) is Verdict.STALE
+        assert await web.report(report, service.id, principal) is Verdict.STALE

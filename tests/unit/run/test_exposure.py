@@ -6,10 +6,19 @@ import socket
 from contextlib import closing
 
 import pytest
+from msgspec import structs
 
-from longshore.config import GatewaySettings
+from longshore.config import Config, GatewaySettings
 from longshore.errors import ConfigError
-from longshore.run.http import bind, needs_token, own_host, refuse_exposure, url_of
+from longshore.run.gateway import _allowed, _guarded
+from longshore.run.http import (
+    bind,
+    is_for_this_machine,
+    needs_token,
+    own_host,
+    refuse_exposure,
+    url_of,
+)
 
 PLAIN = GatewaySettings()
 REQUIRED = GatewaySettings(http_auth="required")
@@ -54,3 +63,21 @@ def test_everybody_needs_a_token_where_others_can_reach_the_gateway() -> None:
         assert own_host(wide) == ""
         assert url_of(here, PLAIN).startswith("http://127.0.0.1:")
         assert url_of(here, TLS).startswith("https://127.0.0.1:")
+
+
+def test_a_gateway_that_asks_for_tokens_is_not_for_this_machine_alone() -> None:
+    """Behind a proxy it listens on loopback, and others than this machine ask it."""
+    with closing(bind("127.0.0.1:0", PLAIN)) as here, closing(socket.socket()) as wide:
+        wide.bind(("0.0.0.0", 0))
+        assert is_for_this_machine(PLAIN, here)
+        assert not is_for_this_machine(REQUIRED, here)
+        assert not is_for_this_machine(PLAIN, wide)
+        assert not is_for_this_machine(INSECURE, wide)
+        config = Config(gateway=REQUIRED)
+        assert _guarded(config, here).gateway.web_signatures
+        assert _allowed(config, here).refusal("127.0.0.1") is not None
+        assert _allowed(Config(http_allow=("127.0.0.1",)), wide).refusal("127.0.0.1") is None
+        opened = structs.replace(config, http_allow=("127.0.0.1",))
+        assert _allowed(opened, here).refusal("127.0.0.1") is None
+        assert not _guarded(Config(), here).gateway.web_signatures
+        assert _allowed(Config(), here).refusal("127.0.0.1") is None
