@@ -120,9 +120,9 @@ class WouldBlock(LongshoreError, RuntimeError):
 
 
 class Conflict(LongshoreError):
-    """Another job has this id, or another actor this key, already.
+    """Something else has this id, key, name or address already.
 
-    Use another id; to repeat a submit, submit the same call again. For an actor: `get_or_start`.
+    Use another one; to repeat a submit, submit the same call again. For an actor: `get_or_start`.
     """
 
     code = "conflict"

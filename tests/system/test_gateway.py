@@ -126,7 +126,7 @@ def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:
             assert "--no-http" in ended.stderr
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "10.0.0.1:7700", "example.org:7700"])
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "10.0.0.1:7700", "192.0.2.7:7700"])
 def test_other_machines_are_kept_away(address: str, tmp_path: Path) -> None:
     ended = run("gateway", "--http", address, cwd=tmp_path)
     assert ended.returncode == 2

@@ -18,7 +18,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from longshore.errors import ConfigError, ProtocolError, Unavailable
+from longshore.errors import ConfigError, NotAuthenticated, ProtocolError, Unavailable
 from longshore.ports import OnMessages
 from longshore.wire.access_messages import ON_BEHALF, unwrapped
 from longshore.wire.codec import encode, request_number
@@ -86,6 +86,8 @@ class HttpLink:
         assert rid is not None, "a client numbers its requests"
         try:
             answer = await self._post(rid, frames)
+        except aiohttp.ClientConnectorCertificateError as error:
+            self._on_messages([(b"", encode(self._untrusted(rid, error)))])
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.debug("no answer from %s: %s", self._base, error)
         else:
@@ -103,18 +105,32 @@ class HttpLink:
                 return [b"", b"OK", body]
             return encode(self._refused(rid, response, body))
 
+    def _untrusted(self, rid: int, error: aiohttp.ClientConnectorCertificateError) -> Err:
+        """It will not get better by asking again, so it is no silence."""
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        words = f"{self._base} shows a certificate that is not trusted here ({why})"
+        advice = "check the address, or name the file of its CA in SSL_CERT_FILE"
+        return Err(rid, ProtocolError.code, f"{words}; {advice}")
+
     def _refused(self, rid: int, response: aiohttp.ClientResponse, body: bytes) -> Err:
         """What a gateway refused, or something else that answers in its place."""
         if response.content_type == _PROBLEM:
             try:
                 problem = msgspec.json.decode(body, type=_Problem)
-                return Err(rid, problem.code, problem.detail)
+                return Err(rid, problem.code, self._told(problem))
             except msgspec.DecodeError:
                 pass
         words = f"{self._base} answers {response.status} {response.reason}"
         if response.status >= 500:
             return Err(rid, Unavailable.code, f"{words}; is a gateway running behind it?")
         return Err(rid, ProtocolError.code, f"{words}, as no gateway does; check the address")
+
+    def _told(self, problem: _Problem) -> str:
+        """What a gateway says to people with curl, with what an app or a command does instead."""
+        if problem.code != NotAuthenticated.code or "Authorization" in self._session.headers:
+            return problem.detail
+        words = f"{self._base} asks for a token: put one into LONGSHORE_TOKEN"
+        return f"{words}. It says: {problem.detail}"
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

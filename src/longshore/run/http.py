@@ -82,9 +82,10 @@ def own_host(listening: socket.socket) -> str:
 
 def bind(address: str, settings: GatewaySettings) -> socket.socket:
     """A socket that listens at HOST:PORT."""
-    refuse_exposure(settings, address)
     host, _, port = address.rpartition(":")
     name = host.strip("[]")
+    _check_resolves(name, address)
+    refuse_exposure(settings, address)
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -99,6 +100,16 @@ def bind(address: str, settings: GatewaySettings) -> socket.socket:
         ) from None
     listening.setblocking(False)
     return listening
+
+
+def _check_resolves(name: str, address: str) -> None:
+    try:
+        socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ConfigError(
+            f"http {address}: no address is known for {name!r}; give one of this machine, like "
+            "127.0.0.1:7700"
+        ) from None
 
 
 def url_of(listening: socket.socket, settings: GatewaySettings) -> str:

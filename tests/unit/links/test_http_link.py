@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from tests.unit.gateway.test_certificates import make_certificate
 
 from longshore.errors import ConfigError
 from longshore.links.http import HttpLink
@@ -119,6 +122,31 @@ async def test_no_answer_and_half_an_answer_are_silence(
         await others_end()
         link.close()
     assert "no answer from" in caplog.text
+
+
+async def test_a_missing_token_is_told_with_the_variable_that_takes_one() -> None:
+    body = b'{"code": "not_authenticated", "detail": "this needs a token"}'
+    async with serving(response("401 Unauthorized", "application/problem+json", body)) as server:
+        missing, wrong = await answer_of(server), await answer_of(server, "ls_x")
+    assert isinstance(missing, messages.Err)
+    assert isinstance(wrong, messages.Err)
+    assert (missing.code, wrong.message) == ("not_authenticated", "this needs a token")
+    assert "LONGSHORE_TOKEN" in missing.message
+
+
+async def test_a_certificate_that_is_not_trusted_is_told_as_such(tmp_path: Path) -> None:
+    cert, key = make_certificate(tmp_path, "dock")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    answering = Server(b"")
+    server = await asyncio.start_server(answering, "127.0.0.1", 0, ssl=context)
+    answering.url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        answer = await answer_of(answering)
+    assert isinstance(answer, messages.Err)
+    assert "SSL_CERT_FILE" in answer.message
+    assert "self-signed" in answer.message
+    assert answering.asked == []
 
 
 async def test_a_closed_link_says_nothing_any_more() -> None:

@@ -44,6 +44,11 @@ def test_others_need_a_certificate_or_an_explicit_word(address: str) -> None:
     refuse_exposure(INSECURE, address)
 
 
+def test_a_name_that_leads_nowhere_is_told_as_such() -> None:
+    with pytest.raises(ConfigError, match=r"no address is known for 'bogus\.invalid'"):
+        bind("bogus.invalid:7700", INSECURE)
+
+
 def test_a_key_without_its_certificate_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match="--tls-cert"):
         refuse_exposure(GatewaySettings(http_tls_key="dock.key"), "127.0.0.1:7700")

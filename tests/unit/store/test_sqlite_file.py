@@ -31,6 +31,20 @@ def test_migrate_makes_the_folders_and_the_file(tmp_path: Path) -> None:
     file.open().close()
 
 
+def test_its_user_alone_can_read_it(tmp_path: Path) -> None:
+    """Arguments, results and the secret of callbacks are in it."""
+    before = os.umask(0o022)
+    try:
+        file = DatabaseFile(tmp_path / "store.db", busy_s=1)
+        file.migrate()
+        with closing(file.open()):
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes) == {"store.db", "store.db-wal", "store.db-shm"}
+    assert set(modes.values()) == {0o600}
+
+
 def test_name_with_characters_that_urls_use(tmp_path: Path) -> None:
     file = DatabaseFile(tmp_path / "100% über?mode=ro#1.db", busy_s=1)
     file.migrate()

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -61,6 +61,7 @@ class DatabaseFile:
     def migrate(self) -> tuple[int, int]:
         """Makes the file if need be and brings its schema forward; the version before and after."""
         self._make_folder()
+        self._make_private()
         with self.errors():
             connection = self._connect("rwc")
             try:
@@ -178,6 +179,14 @@ class DatabaseFile:
                 f"cannot make the folder {self.path.parent} for the store: {error.strerror}; "
                 "give another path or make it yourself"
             ) from error
+
+    def _make_private(self) -> None:
+        """Makes a file that its user alone can read; its WAL gets the same rights from SQLite.
+
+        Whatever keeps it from being made, SQLite finds and says as well.
+        """
+        with suppress(OSError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     def _exists(self) -> bool:
         try:
