@@ -237,7 +237,7 @@ def test_a_restart_at_the_same_port_gets_the_job_anew_and_the_old_result_is_refu
     service.jobs[job] = service.posted[-1]
     assert service.finish(url, service.posted[-1], result="good")[0] == 200
     assert ended(url, job)["result"] == "good"
-    assert shown(url, job)["crashes"] == 0
+    assert shown(url, job)["crashes"] == 1, "it died, for it had not resigned"
 
 
 def test_a_service_that_resigns_gives_its_jobs_back(one: OneGateway) -> None:
