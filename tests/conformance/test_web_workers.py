@@ -82,7 +82,8 @@ async def test_a_repeat_of_an_id_or_of_an_instance_changes_nothing(scene: Scene)
 async def test_the_same_address_again_replaces_the_service_and_frees_its_jobs(scene: Scene) -> None:
     old = await registered(scene)
     attempt = await scene.running(slot=await attended(scene, old))
-    answer = await scene.store.register_web_worker(new_id(), said(), MOST)
+    # It names no instance, so this may be a repeat: nobody can say that it died.
+    answer = await scene.store.register_web_worker(new_id(), said(), MOST, CRASH_LIMIT)
     assert isinstance(answer, WebRegistered)
     assert answer.freed.requeued == 1
     job = await scene.job(attempt.id)
@@ -94,11 +95,12 @@ async def test_the_same_address_again_replaces_the_service_and_frees_its_jobs(sc
 
 async def test_a_job_that_kills_its_service_again_and_again_is_poisonous(scene: Scene) -> None:
     """Each time the service comes back under its address, and has not resigned."""
-    poison, one = a_job(), await registered(scene)
+    poison, one = a_job(), await registered(scene, said(instance="0"))
     await scene.accepted(poison)
-    for _ in range(CRASH_LIMIT):
+    for n in range(CRASH_LIMIT):
         assert await scene.claim(await attended(scene, one), *lanes_of([poison]))
-        answer = await scene.store.register_web_worker(new_id(), said(), MOST, CRASH_LIMIT)
+        again = said(instance=str(n + 1))
+        answer = await scene.store.register_web_worker(new_id(), again, MOST, CRASH_LIMIT)
         assert isinstance(answer, WebRegistered)
         one = answer.web_worker
     job = await scene.job(poison.id)

@@ -35,9 +35,15 @@ def test_dispatcher_ends_when_its_file_was_deleted(fleet: Fleet, file: Path) -> 
 
 
 def test_submit_to_a_deleted_file_is_told_so(fleet: Fleet, file: Path) -> None:
-    """G1: with a renewal far away, it is the submit itself that finds out."""
+    """G1: with a renewal and all looks far away, it is the submit itself that finds out."""
     dispatcher = fleet.dispatcher(
-        renew_s=3600, dispatcher_lease_s=7200, takeover_margin_s=7200, lease_s=3600
+        renew_s=3600,
+        dispatcher_lease_s=7200,
+        takeover_margin_s=7200,
+        lease_s=3600,
+        poll_s=3600,
+        promote_s=3600,
+        sweep_s=3600,
     )
     frontend = dispatcher.facts["frontend"]
     assert run("submit", "work", "--connect", frontend).returncode == 0

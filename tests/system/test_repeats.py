@@ -2,7 +2,7 @@
 
 So a client that got no answer sends again what it sent. Each write is repeated at once. All of them
 are repeated once more in the end, in random order, except those that say how something is to be
-from now on (pause, resume, cancel): of these the last one counts, whoever sends it.
+from now on (a pause, a cancel, a rule, a schedule): of these the last one counts, whoever sends it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,23 @@ from tests.system.conftest import ANY, QUICK, QUICK_WORKER, Fleet
 
 JOBS, GROUPS, ACTORS = "/dispatcher/jobs/", "/dispatcher/groups/", "/dispatcher/actors/"
 WORKERS, QUEUES, TOKENS = "/dispatcher/workers/", "/dispatcher/queues/", "/dispatcher/tokens/"
+SCHEDULES, LIMITS = "/dispatcher/schedules/", "/dispatcher/limits/"
 ANN = f"{ACTORS}Counter/ann"
 RELAYED = "relay_request"
 """Passes on a message of the SDK, which has ids of its own: no key is for it."""
-LASTING = ("pause", "resume", "cancel", "drain")
+LASTING = ("pause", "resume", "cancel", "drain", "put", "set", "remove")
 REFUSED = {
     "create_token": 409,
     "edit_actor": 412,
     "cancel_group": 409,
     "drain_worker": 409,
     "stop_actor": 404,
+    "put_schedule": 409,
+    "remove_schedule": 404,
+    "remove_limit": 404,
 }
 """Who repeats these may hear that it has been done. A token's secret is shown only once."""
-_OF_FILES = ("/dispatcher/filesets/", "/dispatcher/blobs/", "/dispatcher/inputs/")
+_OF_FILES = tuple(f"/dispatcher/{one}/" for one in ("filesets", "blobs", "inputs", "checkpoints"))
 FILES = {one.id for one in OPERATIONS if one.path.startswith(_OF_FILES)}
 """Files are named by what is in them, and need a store of files."""
 IN_A_MOMENT = {"lastPinged", "failedPingCount", "lastError", "seen_at", "last_used_at"}
@@ -200,6 +204,29 @@ def write_fleet(api: Api, service: Service) -> None:
     api.write(Write("drain_worker", f"{WORKERS}{worker['id']}/drain"))
 
 
+def write_schedules(api: Api) -> None:
+    """A schedule is paused, resumed, triggered and backfilled; another one, and a rule, go."""
+    nightly = {"name": "nightly", "cron": "0 2 * * *", "job": {"kind": "stone", "args": {}}}
+    api.write(Write("put_schedule", SCHEDULES, nightly))
+    api.write(Write("pause_schedule", f"{SCHEDULES}nightly/pause", {"note": "for now"}))
+    api.write(Write("resume_schedule", f"{SCHEDULES}nightly/resume"))
+    api.write(Write("trigger_schedule", f"{SCHEDULES}nightly/trigger"))
+    span = {"first": "2026-01-01T00:00:00Z", "last": "2026-01-02T12:00:00Z"}
+    api.write(Write("backfill_schedule", f"{SCHEDULES}nightly/backfill", span))
+    api.write(Write("put_schedule", SCHEDULES, {**nightly, "name": "gone"}, says="gone"))
+    api.write(Write("remove_schedule", f"{SCHEDULES}gone"))
+    api.write(Write("set_limit", f"{LIMITS}tenant=a", {"concurrency": 2}))
+    api.write(Write("set_limit", f"{LIMITS}tenant=b", {"concurrency": 2}, says="b"))
+    api.write(Write("remove_limit", f"{LIMITS}tenant=b"))
+
+
+def fires(api: Api) -> list[Any]:
+    """What became of the times of each schedule."""
+    names = [one["name"] for one in api.get(SCHEDULES)["schedules"]]
+    found = [api.get(f"{SCHEDULES}{name}?limit=100")["fires"] for name in names]
+    return [[name, len(some)] for name, some in zip(names, found, strict=True)]
+
+
 def state_of(api: Api) -> dict[str, Any]:
     """All that writes may have changed. The turns of actors are seen in their states."""
     listed = [one for one in api.get(f"{JOBS}?limit=100")["jobs"] if "@" not in one["kind"]]
@@ -216,6 +243,8 @@ def state_of(api: Api) -> dict[str, Any]:
         "queues": [[one["name"], one["paused"]] for one in api.get(QUEUES)["queues"]],
         "tokens": api.get(TOKENS)["tokens"],
         "services": api.get(WORKERS)["web_workers"],
+        "schedules": fires(api),
+        "limits": [[one["pattern"], one["concurrency"]] for one in api.get(LIMITS)["limits"]],
         "audit": sorted({(one["action"], one["subject"]) for one in entries}),
     }
     return _lasting(found)  # type: ignore[no-any-return]
@@ -236,6 +265,7 @@ def test_every_write_that_is_sent_again_in_random_order_counts_once(
         write_jobs,
         write_groups,
         write_actors,
+        write_schedules,
         partial(write_fleet, service=service),
     ]
     random.shuffle(parts)

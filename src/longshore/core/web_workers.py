@@ -97,6 +97,17 @@ def is_repeat(known: WebRegistration, said: WebRegistration) -> bool:
     return bool(said.instance) and known.instance == said.instance
 
 
+def blamed_limit(
+    known: WebRegistration, said: WebRegistration, crash_limit: int | None
+) -> int | None:
+    """The crash limit for the jobs of a service that another registration replaces.
+
+    None if they are not to blame. Another instance at its address means that it died. Without
+    instances nobody can tell that from a repeat after an answer that got lost.
+    """
+    return crash_limit if known.instance and said.instance else None
+
+
 def too_many(most: int) -> str:
     """Why one more registration is refused."""
     return f"there are max_web_workers ({most:,}) web workers; resign some, or raise the limit"

@@ -131,6 +131,8 @@ class WebProxy:
         """Attempts that a dispatcher gave to this proxy."""
         self._stopping: set[int] = set()
         self._posting: set[int] = set()
+        self._posted_at: dict[int, float] = {}
+        """When the last POST of each attempt ended."""
         """Attempts on their way to the service: that it does not have them says nothing."""
         self._untold: WebNote | None = None
         self._confirm_at = inf
@@ -299,8 +301,11 @@ class WebProxy:
         if self.next_worker is not None:
             return
         self._given = {token for token in self._given if self._session.job_of(token) is not None}
+        self._posted_at = {
+            token: self._posted_at[token] for token in self._posted_at.keys() & self._given
+        }
         # First: what it was told to stop, and does not run any more, it has not forgotten.
-        self._settle_stops(health)
+        self._settle_stops(health, asked_at)
         self._session.say_held(now, health.held, asked_at)
         if self._has_joined:
             self._session.answered(now)
@@ -406,6 +411,7 @@ class WebProxy:
             answer = await _answer(self._client.give(one, self._counted, self._promised_s))
         finally:
             self._posting.discard(one.token)
+            self._posted_at[one.token] = self._clock.now()
         if one.token in self._stopping:
             self._spawn(self._delete(one.key))
         return answer
@@ -426,8 +432,11 @@ class WebProxy:
             if not self._session.has_taken(one.token) and one.token not in self._stopping:
                 self._spawn(self._ask_for(one, tries))
 
-    def _settle_stops(self, health: Health) -> None:
-        """What the service may still run is stopped again, and what it does not has stopped."""
+    def _settle_stops(self, health: Health, asked_at: float) -> None:
+        """What the service may still run is stopped again, and what it does not has stopped.
+
+        An answer that was asked for before a POST ended says nothing about that attempt.
+        """
         for token in list(self._stopping):
             job = self._session.job_of(token)
             if token in self._posting:
@@ -436,7 +445,7 @@ class WebProxy:
                 self._stopping.discard(token)
             elif health.held is None or (job, token) in health.held:
                 self._spawn(self._delete((job, token)))
-            else:
+            elif self._posted_at.get(token, -inf) < asked_at:
                 self._stopped((job, token))
 
     def _hand_back(self, attempt: AttemptKey) -> None:

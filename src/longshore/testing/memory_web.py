@@ -8,7 +8,14 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.core.web_workers import REPLACED, is_repeat, share, too_many, why_refused
+from longshore.core.web_workers import (
+    REPLACED,
+    blamed_limit,
+    is_repeat,
+    share,
+    too_many,
+    why_refused,
+)
 from longshore.errors import Conflict, WrongState
 from longshore.model.job import Refused
 from longshore.model.upkeep import Harvested
@@ -61,7 +68,8 @@ class MemoryWebWorkers(MemoryReads):
                 return Refused(id, Conflict.code, why)
             if is_repeat(known.registration, said):
                 return WebRegistered(known, existing=True)
-            freed = self._end_web(known, WebState.REPLACED, REPLACED, crash_limit)
+            limit = blamed_limit(known.registration, said, crash_limit)
+            freed = self._end_web(known, WebState.REPLACED, REPLACED, limit)
             break
         else:
             if len(live) >= most:

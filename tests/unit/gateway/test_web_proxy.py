@@ -506,6 +506,20 @@ def test_a_busy_service_hands_back_and_its_slot_is_closed(
     assert scene.reports() == [NotBegunReport(*job.key)]
 
 
+def test_a_health_answer_from_before_its_post_does_not_say_that_an_attempt_has_stopped(
+    scene: Scene,
+) -> None:
+    """It may come late, when the gateway was frozen: the service has begun the job since then."""
+    job = a_job()
+    scene.give(job)
+    scene.client.stops.append(Answer(202, {}, b""))
+    scene.tell(m.Abort(scene.proxy.worker, (job.key,), "cancelled"))
+    scene.proxy._settle_stops(Health(()), scene.clock.now() - 1.0)
+    assert scene.reports() == []
+    scene.proxy._settle_stops(Health(()), scene.clock.now() + 1.0)
+    assert scene.reports() == [CancelReport(*job.key)]
+
+
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_a_service_that_is_not_available_now_costs_the_job_nothing(
     scene: Scene, status: int

@@ -26,7 +26,8 @@ OLD_CODES = {
 """Codes had no gaps up to version 2 of the schema."""
 
 HELD = {
-    "job_ready": f"state = {CODES[S.READY]}",
+    "job_ready": f"(state = {CODES[S.READY]}) AND (blocked_on IS NULL)",
+    "job_blocked": f"(state = {CODES[S.READY]}) AND (blocked_on IS NOT NULL)",
     "job_due": f"state = {CODES[S.DELAYED]}",
     "job_owned": f"state = ANY (ARRAY[{OWNED}])",
     "job_cancelling": f"state = {CODES[S.CANCELLING]}",
@@ -59,7 +60,7 @@ async def test_the_index_of_a_state_lists_its_jobs(
 ) -> None:
     assert INDEXES.keys() == set(JobState) - {S.SUCCEEDED}
     for state, name in INDEXES.items():
-        query = f"SELECT {HELD[name]} FROM (SELECT $1::int) AS j (state)"
+        query = f"SELECT {HELD[name]} FROM (SELECT $1::int, NULL) AS j (state, blocked_on)"
         assert await outside.fetchval(query, CODES[state]), state
 
 

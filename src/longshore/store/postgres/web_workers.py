@@ -11,6 +11,7 @@ import asyncpg
 from longshore.core.web_workers import (
     KEPT_ENDED,
     REPLACED,
+    blamed_limit,
     is_repeat,
     share,
     too_many,
@@ -117,7 +118,8 @@ class PostgresWebWorkers(PostgresKeeper):
                 return answer, []
             freed, ready = None, Rows()
             if answer is not None:
-                freed, ready = await _end(tx, answer, WebState.REPLACED, REPLACED, crash_limit)
+                limit = blamed_limit(answer.registration, said, crash_limit)
+                freed, ready = await _end(tx, answer.id, WebState.REPLACED, REPLACED, limit)
             packed = pack_registration(said)
             registered = WebState.REGISTERED.value
             await tx.fetch(_INSERT, id, registered, said.host, said.port, packed)
@@ -183,7 +185,7 @@ class PostgresWebWorkers(PostgresKeeper):
 
 async def _as_known(
     tx: Transaction, id: UUID, said: WebRegistration, most: int
-) -> WebRegistered | Refused | UUID | None:
+) -> WebRegistered | Refused | WebWorker | None:
     """The answer to a registration, if it changes nothing; else what it replaces, if anything."""
     for row in await tx.fetch(_KNOWN, id):
         return WebRegistered(_web_worker(row), existing=True)
@@ -195,7 +197,7 @@ async def _as_known(
     known = _web_worker(rows[0])
     if why := why_refused(known.registration, said):
         return Refused(id, Conflict.code, why)
-    return WebRegistered(known, True) if is_repeat(known.registration, said) else known.id
+    return WebRegistered(known, True) if is_repeat(known.registration, said) else known
 
 
 async def _end(

@@ -9,6 +9,7 @@ from uuid import UUID
 from longshore.core.web_workers import (
     KEPT_ENDED,
     REPLACED,
+    blamed_limit,
     is_repeat,
     share,
     too_many,
@@ -59,7 +60,8 @@ def register(
         return WebRegistered(known, existing=True)
     freed = Harvested(False)
     if known is not None:
-        freed = _end(tx, known, WebState.REPLACED, REPLACED, crash_limit)
+        limit = blamed_limit(known.registration, said, crash_limit)
+        freed = _end(tx, known, WebState.REPLACED, REPLACED, limit)
     _insert(tx, id, said)
     [new] = listed(tx, [id])
     return WebRegistered(new, freed=freed)

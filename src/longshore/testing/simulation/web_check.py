@@ -74,7 +74,8 @@ class WebCheck:
             if web.gateway is None:
                 text = f"{verb} counts a crash, but its web worker had lost its gateway"
                 raise BrokenPromise(Promise.BLAME, text, job)
-            if self._is_blameless():
+            # A service that registers as another instance died, perhaps by the job itself.
+            if verb != "register_web_worker" and self._is_blameless():
                 text = f"{verb} counts a crash, but nothing was amiss with its web worker"
                 raise BrokenPromise(Promise.BLAME, text, job)
 
