@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from longshore.core.key_limits import (
     OF_KIND,
     is_whole,
@@ -80,6 +82,15 @@ class Limit:
         """The limit of one job; its key is that of the arguments."""
         bounds = self.declared.concurrency, self.declared.rate, self.declared.units
         return JobLimit(self._key_of(kind, arguments), *bounds)
+
+    def of_turns(self, type: str) -> JobLimit:
+        """The limit of the turns of a type of actors; without a key it counts all of the type."""
+        if self._key is not None and not (isinstance(self._key, str) and is_whole(self._key)):
+            raise InvalidInput(
+                "turns have no parameters that could make a key; give a whole one, like "
+                "key='api=maps', or none, to count all actors of the type"
+            )
+        return replace(self.declared, key=self._key or f"actor={type}")
 
     def of_element(self, kind: str, arguments: Mapping[str, Any], parameter: str) -> JobLimit:
         """The limit of the jobs of a map; that of its own `parameter` each element completes."""

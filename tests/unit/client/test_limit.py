@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from longshore import App, Limit
+from longshore.client.actor_decorator import actor_terms
 from longshore.client.kind import Terms
 from longshore.client.limit import described_limits
 from longshore.core.worker_limits import check_worker
@@ -169,7 +170,14 @@ def test_what_a_file_cannot_describe_is_refused(given: object, word: str) -> Non
         described_limits(given)
 
 
-def test_turns_of_actors_have_no_limits() -> None:
+def test_turns_of_actors_count_for_a_whole_key_or_for_their_type() -> None:
+    limits = [Limit(1, key="t=a"), Limit(2)]
+    found = actor_terms("Counter", Terms().but(limit=limits)).options.limits
+    assert found == (JobLimit("t=a", 1), JobLimit("actor=Counter", 2))
+
+
+@pytest.mark.parametrize("key", ["tenant", lambda given: "t=a"])
+def test_turns_of_actors_have_no_key_of_a_parameter(key: Any) -> None:
     decorator: Any = app.actor
-    with pytest.raises(AppError, match="no limits"):
-        decorator(limit=Limit(1, key="t=a"))(type("Counter", (), {}))
+    with pytest.raises(AppError, match="actor 'Counter': turns have no parameters"):
+        decorator(limit=Limit(1, key=key))(type("Counter", (), {}))

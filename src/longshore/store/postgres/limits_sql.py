@@ -23,6 +23,11 @@ SELECT id, number, state, lane, token FROM new
 """
 """Stores jobs with limits, which only a claim starts."""
 
+SUBMIT_LIMITED_TURNS: Final = f"""{inserted(started=False, turns=True, limited=True)}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Stores turns of actors that have limits."""
+
 ENQUEUE_LIMITED: Final = f"""{inserted(started=False, limited=True)},{TALLIED}
 SELECT id, number FROM new
 """
