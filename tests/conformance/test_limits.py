@@ -8,6 +8,7 @@ from longshore.model.ends import Cancelled, End, Failed, NotBegun, Released, Ret
 from longshore.model.job import JobFilter, JobState, Submission
 from longshore.model.limits import JobLimit, LimitRule, Rate
 from longshore.model.worker import Claim
+from longshore.testing.backends import Backend
 from longshore.testing.builders import ENDS, Scene, a_claim, a_job, done, lane
 
 READY, RUNNING = JobState.READY, JobState.RUNNING
@@ -286,3 +287,36 @@ async def test_keys_are_forgotten_when_nothing_holds_them_and_come_back(scene: S
     assert len(running) == 1
     assert await scene.claim(slot, most=3) == []
     assert (await scene.store.limit_key("t=a")).held == 1
+
+
+async def test_a_key_says_since_when_it_is_full(scene: Scene) -> None:
+    slot = await scene.attend()
+    await scene.accepted(*limited(3, TWO))
+    await scene.claim(slot)
+    assert (await scene.store.limit_key("tenant=a")).full_s is None
+    await scene.claim(slot)
+    first = (await scene.store.limit_key("tenant=a")).full_s
+    assert first is not None
+    await scene.store.set_limit(LimitRule("tenant=a", 1))
+    ruled = (await scene.store.limit_key("tenant=a")).full_s
+    assert ruled is not None
+    assert ruled >= 0
+    await scene.store.set_limit(LimitRule("tenant=a", 3))
+    assert (await scene.store.limit_key("tenant=a")).full_s is None
+
+
+async def test_jobs_behind_a_key_expire_and_let_others_go_first(
+    scene: Scene, backend: Backend
+) -> None:
+    slot = await scene.attend()
+    key = JobLimit("t=a", 1)
+    late, good = a_job(limits=(key,), expires_s=30), a_job(limits=(key,), expires_s=60)
+    await scene.accepted(*limited(1, key), late, good)
+    [one] = await scene.claim(slot, most=3)
+    assert (await scene.store.limit_key("t=a")).is_waited_for
+    await backend.pass_time(31)
+    await scene.pump([done(one)])
+    assert [two.id for two in await scene.claim(slot, most=3)] == [good.id]
+    assert [gone.id for gone in await scene.store.expire()] == [late.id]
+    assert await scene.state(late.id) is JobState.FAILED
+    assert not (await scene.store.limit_key("t=a")).is_waited_for

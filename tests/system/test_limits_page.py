@@ -31,6 +31,9 @@ def test_every_block_of_the_limits_page_does_what_it_says(tmp_path: Path) -> Non
 
         longshore = str(Path(sys.executable).with_name("longshore"))
         run(sys.executable, "script.py")
+        [group] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+        (tmp_path / "nightly.yaml").write_text(group)
+        assert "succeeded" in run(longshore, "run", "nightly.yaml", "--wait")
         for command in re.findall(r"^    longshore (limits.*)$", PAGE, re.MULTILINE):
             run(longshore, *(word.strip("'") for word in command.split()))
         assert "tenant=*" in run(longshore, "limits")

@@ -29,7 +29,7 @@ async def new_actor(
     version, info = newest(await connection.workers(), type)
     check_fields(type, fields, info)
     state = pack(fields, f"the state of actor {type} '{key}'")
-    terms = actor_terms(Terms.of_kind(info), info.history)
+    terms = actor_terms(type, Terms.of_kind(info), info.history)
     return NewActor(id, type, key, state, version, terms, listed_values(type, state, info.listed))
 
 

@@ -11,7 +11,8 @@ from longshore.client.actor import ActorType
 from longshore.client.kind import AnyKind, Kind, Terms
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
 from longshore.core.histories import PARAMETERS
-from longshore.errors import AppError
+from longshore.core.key_limits import why_not
+from longshore.errors import AppError, InvalidInput
 from longshore.model.actor import ActorTerms
 from longshore.model.history import HistoryJob
 from longshore.model.job import Options
@@ -116,11 +117,17 @@ class ActorDecorator:
         return self._declare(of, type, version, isolation, terms, rule, extras)
 
 
-def actor_terms(terms: Terms, history: HistoryJob | None = None) -> ActorTerms:
+def actor_terms(type: str, terms: Terms, history: HistoryJob | None = None) -> ActorTerms:
     """How the turns of an actor run, by what its type declares."""
-    if terms.limit:
-        raise AppError("an actor's turns have no limits; leave out limit=…")
-    options = Options(timeout_s=terms.timeout_s, retry=terms.retry, labels=terms.labels)
+    try:
+        limits = tuple(limit.of_turns(type) for limit in terms.limit)
+    except InvalidInput as error:
+        raise AppError(f"actor '{type}': {error}") from None
+    if why := why_not(limits):
+        raise AppError(f"actor '{type}': {why}")
+    options = Options(
+        timeout_s=terms.timeout_s, retry=terms.retry, labels=terms.labels, limits=limits
+    )
     return ActorTerms(terms.queue, terms.target, terms.priority, options, history)
 
 

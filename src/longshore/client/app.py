@@ -160,7 +160,7 @@ class App(DeclaresPrograms, DeclaresSchedules):
             )
         actor = ActorClass(type, of, version, isolation, extras.listed)
         history = history_of(type, extras.history)
-        declared = ActorType(self._access, actor, actor_terms(terms, history), self._new_id)
+        declared = ActorType(self._access, actor, actor_terms(type, terms, history), self._new_id)
         for one in range(1, version + 1):
             handler = ActorHandler(
                 actor, one, self._hooks, declared.ref, terms.advertised(), retry_rule, history

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from longshore.client.group_plan import GroupPlan
 from longshore.client.kind import SubmitOptions, Terms
+from longshore.client.limit import described_limits
 from longshore.client.located import Entry, at, read
 from longshore.client.pairs import split, value_of
 from longshore.core.callback_limits import as_callback
@@ -72,8 +73,11 @@ class FileJob(Struct, frozen=True):
             check_submission(job, built_in={GATE})
             return job
         chosen = terms.but(**self.options)
-        job = chosen.submission(new_id(), self.kind, self.args, references=self.references)
-        return job if self.over is None else self.over.submission(new_id(), job)
+        of_job, over = (new_id(), self.kind, self.args), self.over
+        if over is None:
+            return chosen.submission(*of_job, references=self.references)
+        job = chosen.pattern(*of_job, over.parameter, references=self.references)
+        return over.submission(new_id(), job)
 
 
 class FileMap(Struct, frozen=True):
@@ -363,6 +367,9 @@ class _Reader:
         kind, args = self._program(fields) or self._kind(entry, fields)
         on = fields.get("on")
         options = {name: _plain(fields[name]) for name in _OPTIONS if name in fields}
+        if "limit" in fields:
+            with _at(self._file, fields["limit"].line):
+                options["limit"] = described_limits(options["limit"])
         values = {} if args is None else _plain(args)
         with _at(self._file, entry.line if args is None else args.line):
             packed = pack(values, f"the arguments of job '{kind}'")

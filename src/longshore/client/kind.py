@@ -19,12 +19,14 @@ from longshore.client.limit import Limit, limits_given, limits_of
 from longshore.client.results import to_builtin_arguments
 from longshore.client.tracing import sending
 from longshore.core.callback_limits import as_callback
+from longshore.core.key_limits import why_not, with_some_values
 from longshore.core.limits import check_submission
 from longshore.core.resources import checked, parse, shape_of, split, with_shape
 from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.group import MAP
 from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Job, Options, RetryPolicy, Submission
+from longshore.model.limits import JobLimit
 from longshore.model.watcher import CallbackWatcher
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.maps import MapPattern, check_map, pack_map
@@ -153,10 +155,25 @@ class Terms(Struct, frozen=True, kw_only=True):
         }
         return cls(**_without_defaults(cls(), given))
 
+    def pattern(
+        self, id: UUID, kind: str, args: bytes, parameter: str, *, references: bool = False
+    ) -> Submission:
+        """The job of the elements of a map, which gives each to this parameter."""
+        job = structs.replace(self, limit=()).submission(id, kind, args, references=references)
+        if not self.limit:
+            return job
+        limits = limits_of(self.limit, kind, args, references=references, element=parameter)
+        if why := why_not(with_some_values(limits)):
+            raise InvalidInput(f"job '{kind}': {why}")
+        return structs.replace(job, options=structs.replace(job.options, limits=limits))
+
     def submission(
         self, id: UUID, kind: str, args: bytes, *, references: bool = False
     ) -> Submission:
         """A job on these terms; raises `InvalidInput` if it breaks a limit."""
+        limits: tuple[JobLimit, ...] = ()
+        if self.limit and args:
+            limits = limits_of(self.limit, kind, args, references=references)
         submission = Submission(
             id,
             kind,
@@ -175,7 +192,7 @@ class Terms(Struct, frozen=True, kw_only=True):
                 references=references,
                 watchers=() if self.callback is None else (self.callback,),
                 resources=self.resources,
-                limits=limits_of(self.limit, kind, args) if self.limit and args else (),
+                limits=limits,
             ),
         )
         check_submission(submission)
@@ -436,12 +453,7 @@ class Kind(Generic[P, R, Q, C]):
             signature.check_element(own, element)
         if self._terms.id is not None:
             raise InvalidInput(f"job '{self.kind}': a map cannot have an id, as it is many jobs")
-        if self._terms.limit:
-            raise InvalidInput(
-                f"job '{self.kind}' has limits, which jobs of groups cannot have; map it without: "
-                "options(limit=None)"
-            )
-        job = self._terms.submission(self._new_id(), self.kind, packed, references=bool(shared))
+        job = self._terms.pattern(self._new_id(), self.kind, packed, own, references=bool(shared))
         args = pack_map(escaped(whole), MapPattern(own, job))
         options = Options(references=bool(results))
         submission = Submission(self._new_id(), MAP, args, options=options)

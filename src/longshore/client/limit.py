@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from longshore.core.key_limits import why_no_bounds, why_no_key, why_not
+from msgspec.structs import replace
+
+from longshore.core.key_limits import (
+    OF_KIND,
+    is_whole,
+    key_of,
+    why_no_bounds,
+    why_no_key,
+    why_not,
+)
 from longshore.core.rates import parse_rate
 from longshore.errors import AppError, InvalidInput
 from longshore.model.limits import JobLimit
+from longshore.payload.references import references_in
 from longshore.payload.values import unpack
 
 KeyGiven = str | Callable[[Mapping[str, Any]], str]
@@ -19,8 +29,9 @@ class Limit:
     """At most so many jobs of a key at once (`concurrency`), or in a time (`rate`).
 
     `key` is a parameter of the job: `key="tenant"` counts each tenant by itself, as `tenant=acme`.
-    It may be a whole key (`key="api=maps"`), or a function of the arguments that returns one. A
-    rule of the store (`longshore limits set`) for that key goes before what is declared here.
+    It may be a whole key (`key="api=maps"`), or a function of the arguments that returns one.
+    Without a key it counts all jobs of its kind, as `kind=report`. A rule of the store
+    (`longshore limits set`) for that key goes before what is declared here.
     """
 
     __slots__ = ("_key", "declared")
@@ -29,7 +40,7 @@ class Limit:
         self,
         concurrency: int | None = None,
         *,
-        key: KeyGiven,
+        key: KeyGiven | None = None,
         rate: str | None = None,
         burst: int | None = None,
         units: int = 1,
@@ -39,19 +50,19 @@ class Limit:
         if units < 1:
             raise AppError(f"units is {units!r}; a job takes a whole number of units, at least 1")
         made = None if rate is None else parse_rate(rate, max(1, units) if burst is None else burst)
-        name = key if isinstance(key, str) else ""
         if why := why_no_bounds(concurrency, made):
             raise AppError(why)
         if isinstance(key, str) and (why := why_no_key(key if "=" in key else f"{key}=any")):
             raise AppError(why)
         self._key = key
+        name = OF_KIND if key is None else key if isinstance(key, str) else ""
         self.declared = JobLimit(name, concurrency, made, units)
         """What workers advertise of it; a function has no name there."""
 
     @classmethod
     def advertised(cls, declared: JobLimit) -> Limit:
         """The limit that a worker advertised."""
-        limit = cls(key=declared.key, units=declared.units)
+        limit = cls(key=None if declared.key == OF_KIND else declared.key, units=declared.units)
         limit.declared = declared
         return limit
 
@@ -72,21 +83,40 @@ class Limit:
         bounds = self.declared.concurrency, self.declared.rate, self.declared.units
         return JobLimit(self._key_of(kind, arguments), *bounds)
 
+    def of_turns(self, type: str) -> JobLimit:
+        """The limit of the turns of a type of actors; without a key it counts all of the type."""
+        if self._key is not None and not (isinstance(self._key, str) and is_whole(self._key)):
+            raise InvalidInput(
+                "turns have no parameters that could make a key; give a whole one, like "
+                "key='api=maps', or none, to count all actors of the type"
+            )
+        return replace(self.declared, key=self._key or f"actor={type}")
+
+    def of_element(self, kind: str, arguments: Mapping[str, Any], parameter: str) -> JobLimit:
+        """The limit of the jobs of a map; that of its own `parameter` each element completes."""
+        if self._key == parameter:
+            return self.declared
+        if callable(self._key):
+            raise InvalidInput(
+                f"job '{kind}' has a limit whose key is a function, which nothing can ask for the "
+                f"elements of a map; name a parameter, like key='{parameter}', or a whole key"
+            )
+        return self.of_job(kind, arguments)
+
     def _key_of(self, kind: str, arguments: Mapping[str, Any]) -> str:
+        if self._key is None:
+            return f"{OF_KIND}{kind}"
         if not isinstance(self._key, str):
             return self._key(arguments)
-        if "=" in self._key:
+        if is_whole(self._key):
             return self._key
         if self._key not in arguments:
             raise InvalidInput(
                 f"job '{kind}' is limited by its parameter '{self._key}', which this job was not "
-                f"given; give it, or declare a key like {self._key}=any"
+                "given, or only as a result to come; give it, or declare a key like "
+                f"{self._key}=any"
             )
-        return f"{self._key}={_text(arguments[self._key])}"
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return key_of(self._key, arguments[self._key])
 
 
 def limits_given(given: object) -> tuple[Limit, ...]:
@@ -98,9 +128,51 @@ def limits_given(given: object) -> tuple[Limit, ...]:
     return tuple(some)
 
 
-def limits_of(limits: Sequence[Limit], kind: str, args: bytes) -> tuple[JobLimit, ...]:
-    """The limits of a job with these arguments."""
+_FIELDS: Final = ("concurrency", "key", "rate", "burst", "units")
+
+
+def described_limits(given: object) -> tuple[Limit, ...]:
+    """The limits that a file describes: a number, `{concurrency: 3, key: …}`, a list, or none."""
+    some = given if isinstance(given, list) else [] if given is None else [given]
+    return tuple(map(_described, some))
+
+
+def _described(given: object) -> Limit:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Limit(given)
+    if not isinstance(given, dict) or not given.keys() <= set(_FIELDS):
+        raise InvalidInput(
+            f"limit is {given!r:.100}; give a number, or some of {', '.join(_FIELDS)}, like "
+            "{concurrency: 3, key: tenant}"
+        )
+    for name, value in given.items():
+        wanted = str if name in ("key", "rate") else int
+        if type(value) is not wanted:
+            words = "text" if wanted is str else "a whole number"
+            raise InvalidInput(f"{name} of a limit is {value!r:.100}; it must be {words}")
+    try:
+        return Limit(**given)
+    except AppError as error:
+        raise InvalidInput(str(error)) from None
+
+
+def limits_of(
+    limits: Sequence[Limit],
+    kind: str,
+    args: bytes,
+    *,
+    references: bool = False,
+    element: str | None = None,
+) -> tuple[JobLimit, ...]:
+    """The limits of a job with these arguments.
+
+    With `element`, it is the job of a map, which gives each element to that parameter.
+    """
     arguments = unpack(args)
+    if references:
+        arguments = {name: one for name, one in arguments.items() if not any(references_in(one))}
+    if element is not None:
+        return tuple(limit.of_element(kind, arguments, element) for limit in limits)
     found = tuple(limit.of_job(kind, arguments) for limit in limits)
     if why := why_not(found):
         raise InvalidInput(f"job '{kind}': {why}")

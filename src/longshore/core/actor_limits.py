@@ -59,8 +59,6 @@ def check_new_actor(actor: NewActor, most_bytes: int) -> None:
         check_text("request", actor.terms.request, MAX_FINGERPRINT_CHARS)
     turn = turn_job(actor.id, actor.type, actor.terms, actor.version, 1)
     check_submission(structs.replace(turn, options=actor.terms.options))
-    if actor.terms.options.limits:
-        raise InvalidInput("an actor's turns have no limits; leave them out")
     if actor.terms.options.watchers:
         raise InvalidInput("the turns of an actor have no watchers; leave them out of its terms")
 

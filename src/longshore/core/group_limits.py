@@ -214,12 +214,7 @@ def check_condition(on: Condition, has_after: bool) -> None:
 
 
 def check_unwatched(job: Submission) -> None:
-    """Raises `InvalidInput` if a job of a group has watchers or limits."""
-    if job.options.limits:
-        raise InvalidInput(
-            f"job '{job.kind}' has limits, which jobs of groups cannot have; submit it by itself, "
-            "or give it no limit in the group: options(limit=None)"
-        )
+    """Raises `InvalidInput` if a job of a group has watchers."""
     if job.options.watchers:
         raise InvalidInput(
             "a job of a group has no callback and no other watchers; give them to the group"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from longshore.errors import InvalidInput
 from longshore.model.limits import JobLimit, LimitRule, Rate
 
 MOST_KEYS: Final = 8
@@ -15,6 +18,9 @@ MOST_RULES: Final = 1000
 MOST_KEY_CHARS: Final = 200
 MOST_UNITS: Final = 1_000_000_000
 LONGEST_S: Final = 366 * 86_400.0
+
+OF_KIND: Final = "kind="
+"""What stands for the key of a limit of all jobs of a kind, whatever the kind is."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -39,6 +45,39 @@ def why_no_key(key: str) -> str | None:
             f"the key '{key[:40]}…' has {len(key)} characters; at most {MOST_KEY_CHARS} are taken"
         )
     return None
+
+
+def key_of(parameter: str, value: object) -> str:
+    """The key of a job that is limited by this argument."""
+    return f"{parameter}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def is_whole(key: str) -> bool:
+    """Whether this names a key; otherwise an argument or the kind of the job completes it."""
+    return "=" in key[:-1]
+
+
+def with_some_values(limits: Iterable[JobLimit]) -> tuple[JobLimit, ...]:
+    """The limits as they can be checked before each job completes their keys."""
+    return tuple(
+        one if is_whole(one.key) else replace(one, key=f"{one.key.removesuffix('=')}=any")
+        for one in limits
+    )
+
+
+def limits_for(limits: Iterable[JobLimit], given: Mapping[str, object]) -> tuple[JobLimit, ...]:
+    """The limits of one job whose arguments complete some of their keys.
+
+    Raises `InvalidInput` if one does not make a key.
+    """
+    found = tuple(
+        one if is_whole(one.key) else replace(one, key=key_of(one.key, given.get(one.key)))
+        for one in limits
+    )
+    for one in found:
+        if why := why_no_key(one.key):
+            raise InvalidInput(why)
+    return found
 
 
 def why_no_pattern(pattern: str) -> str | None:

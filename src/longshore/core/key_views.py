@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from longshore.core.gcra import Wait, pass_units
-from longshore.core.key_limits import bounds_of
+from longshore.core.key_limits import bounds_of, rule_for
 from longshore.model.limits import JobLimit, KeyView, LimitRule
 
 MOST_HOLDERS: Final = 10
 """How many jobs that hold a key are named."""
 
 
+class Holder(NamedTuple):
+    """A job that holds a slot: its number, and when its attempt began, in microseconds."""
+
+    number: int
+    began: int
+
+
 def key_view(
     limit: JobLimit,
     rules: Iterable[LimitRule],
-    numbers: Sequence[int],
+    holders: Sequence[Holder],
     even_at: int,
     now: int,
     *,
     waits: bool,
 ) -> KeyView:
     """A key as it is shown."""
+    rules = list(rules)
     bounds = bounds_of(limit, rules)
     next_s = None
     if bounds.rate is not None:
         found = pass_units(bounds.rate, limit.units, even_at, now)
         at = found.until if isinstance(found, Wait) else now
         next_s = None if at is None else (at - now) / 1e6
-    holders = tuple(numbers[:MOST_HOLDERS])
-    return KeyView(limit.key, *bounds, len(numbers), holders, waits, next_s)
+    shown = tuple(one.number for one in holders[:MOST_HOLDERS])
+    full_s = None
+    if bounds.concurrency is not None and len(holders) >= bounds.concurrency:
+        full_s = max(0.0, (now - _full_at(limit.key, rules, holders)) / 1e6)
+    return KeyView(limit.key, *bounds, len(holders), shown, waits, next_s, full_s)
+
+
+def _full_at(key: str, rules: Iterable[LimitRule], holders: Sequence[Holder]) -> int:
+    """Since when a key has been full: the last slot was taken, or a rule came then."""
+    rule = rule_for(key, rules)
+    set_at = 0 if rule is None or rule.set_at is None else int(rule.set_at.timestamp() * 1e6)
+    return max(set_at, *(one.began for one in holders)) if holders else set_at

@@ -17,7 +17,8 @@ def bounds_words(concurrency: int | None, rate: Rate | None) -> str:
 def full_words(view: KeyView) -> str:
     """Why a key lets nothing more begin."""
     if view.concurrency is not None and view.held >= view.concurrency:
-        return f"{view.key} is at {view.held:,} of {view.concurrency:,}{_holders(view)}"
+        since = "" if view.full_s is None else f" since {span(view.full_s)}"
+        return f"{view.key} is at {view.held:,} of {view.concurrency:,}{since}{_holders(view)}"
     if view.rate is None:
         return f"{view.key} has room again"
     when = "" if view.next_s is None else f"next in {span(view.next_s)} "

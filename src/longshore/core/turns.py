@@ -137,7 +137,12 @@ def read_job(id: UUID, actor: Actor, name: str, args: bytes, expires_s: float | 
     """
     terms = actor.terms
     options = structs.replace(
-        terms.options, retry=RetryPolicy(), expires_s=expires_s, reads=True, turn=False
+        terms.options,
+        retry=RetryPolicy(),
+        expires_s=expires_s,
+        reads=True,
+        turn=False,
+        limits=(),
     )
     return Submission(
         id,

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.actor_limits import check_history, check_listed_names
-from longshore.core.key_limits import why_not
+from longshore.core.key_limits import why_not, with_some_values
 from longshore.core.limits import (
     RESERVED_PREFIX,
     check_length,
@@ -112,11 +112,7 @@ def _check_kind(kind: str, about: KindInfo) -> None:
 
 
 def _check_limits(kind: str, limits: tuple[JobLimit, ...]) -> None:
-    # A key without a value is completed by an argument of the job.
-    whole = [
-        one if "=" in one.key else structs.replace(one, key=f"{one.key}=any") for one in limits
-    ]
-    if why := why_not(whole):
+    if why := why_not(with_some_values(limits)):
         raise InvalidInput(f"kind '{kind}': {why}")
 
 

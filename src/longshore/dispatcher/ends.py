@@ -75,7 +75,7 @@ from longshore.model.reports import (
 )
 from longshore.model.usage import Usage
 from longshore.payload.group_references import check_added, check_dependencies
-from longshore.payload.maps import check_map, read_map
+from longshore.payload.maps import check_map, pattern_of
 from longshore.payload.values import within
 from longshore.wire.dispatcher_side import Sent, Session
 from longshore.wire.messages import Ack, AttemptKey
@@ -254,7 +254,7 @@ class Decisions:
                 self._check_sent(node.job, NOT_RUN)
                 if node.job.kind == MAP:
                     check_map(node.job)
-                    check_submission(read_map(node.job.args)[1].job)
+                    check_submission(pattern_of(node.job))
 
     def _unsuccessful(self, report: Unsuccessful, claimed: Attempt | None) -> End:
         match report:
@@ -309,7 +309,7 @@ class Decisions:
                 self._check_sent(node.job, _MAY_BE_ADDED)
                 if node.job.kind == MAP:
                     check_map(node.job)
-                    check_submission(read_map(node.job.args)[1].job)
+                    check_submission(pattern_of(node.job))
         except LongshoreError as error:
             return f"it adds jobs that cannot be: {error}"
         return ""

@@ -52,6 +52,8 @@ class KeyView(Struct, frozen=True, omit_defaults=True):
     is_waited_for: bool = False
     next_s: float | None = None
     """In how many seconds its rate lets the next unit begin; None if it has none."""
+    full_s: float | None = None
+    """For how many seconds all its slots have been held; None if one is free."""
 
 
 class LimitsOpened(Struct, frozen=True):

@@ -12,9 +12,11 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
+from longshore.core.key_limits import limits_for, with_some_values
 from longshore.errors import InvalidArguments, InvalidInput
 from longshore.model.ids import derive_id
 from longshore.model.job import Submission
+from longshore.model.limits import JobLimit
 from longshore.payload.references import (
     Reference,
     Results,
@@ -75,12 +77,18 @@ def check_map(job: Submission) -> None:
         raise InvalidArguments(_no_list(over))
 
 
+def pattern_of(job: Submission) -> Submission:
+    """The job of the elements of a map, as it can be checked before there are any."""
+    own = read_map(job.args)[1].job
+    return _limited(own, with_some_values(own.options.limits)) if own.options.limits else own
+
+
 def samples(job: Submission, most: int) -> list[Submission]:
     """Jobs by which the first elements of a map can be checked before it has any."""
     over, pattern = read_map(job.args)
     if isinstance(over, list) and not any(references_in(over)):
         return [one.job for one in elements(job.args, {}, job.id, 1, 0, most).jobs]
-    own = pattern.job
+    own = pattern_of(job)
     given = {**unpack(own.args), pattern.parameter: _SOME_RESULT.as_value()}
     options = structs.replace(own.options, references=True)
     packed = pack(given, f"the arguments of job '{own.kind}'")
@@ -99,8 +107,11 @@ def elements(
     what = f"the arguments of job '{pattern.job.kind}'"
     jobs = []
     for index, element in enumerate(over[first : first + most], first):
-        own = pack({**given, pattern.parameter: _own(pattern, element)}, what)
-        job = structs.replace(pattern.job, id=grown_id(map_id, round, index), args=own)
+        whole = {**given, pattern.parameter: _own(pattern, element)}
+        id = grown_id(map_id, round, index)
+        job = structs.replace(pattern.job, id=id, args=pack(whole, what))
+        if job.options.limits:
+            job = _limited(job, limits_for(job.options.limits, whole))
         jobs.append(Element(str(index), job))
     return Elements(jobs, len(over))
 
@@ -137,6 +148,10 @@ def _converted(whole: object) -> _Map:
 def _no_list(over: object) -> str:
     kind = "nothing (null)" if over is None else type(over).__name__
     return f"a map goes over a list, and this is {kind}"
+
+
+def _limited(job: Submission, limits: tuple[JobLimit, ...]) -> Submission:
+    return structs.replace(job, options=structs.replace(job.options, limits=limits))
 
 
 class _Map(Struct, frozen=True):

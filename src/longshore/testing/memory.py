@@ -179,7 +179,7 @@ class MemoryStore(
     def _start_on(
         self, dispatcher: UUID, offers: SlotOffers, woken: Sequence[JobRow]
     ) -> list[Attempt]:
-        rows = [row for row in woken if not self._held_back(row)]
+        rows = [row for row in woken if not (self._held_back(row) or row.job.options.limits)]
         jobs = [
             Woken(
                 row.order,

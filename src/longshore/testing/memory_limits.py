@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec import structs
 
-from longshore.core.key_views import key_view
+from longshore.core.key_views import Holder, key_view
 from longshore.core.lifecycle import OWNED
 from longshore.core.limited_starts import KeyState, Start, Starts, soonest
 from longshore.model.ends import End
@@ -40,9 +40,9 @@ class MemoryLimits(MemoryReads):
         waiting = self._behind(now, [key])
         rows = [*holders, *waiting]
         limit = _limit_of(rows[0], key) if rows else JobLimit(key)
-        numbers = [row.job.number for row in holders]
+        held = [Holder(row.job.number, micros(row.job.started_at or now)) for row in holders]
         rules, even_at = self._limit_rules.values(), self._even_at.get(key, 0)
-        return key_view(limit, rules, numbers, even_at, micros(now), waits=bool(waiting))
+        return key_view(limit, rules, held, even_at, micros(now), waits=bool(waiting))
 
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         now = self._now = self._utc()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from longshore import App, Limit
+from longshore.client.actor_decorator import actor_terms
 from longshore.client.kind import Terms
-from longshore.core.group_limits import check_unwatched
+from longshore.client.limit import described_limits
+from longshore.core.worker_limits import check_worker
 from longshore.errors import AppError, InvalidInput
 from longshore.model.limits import JobLimit, Rate
 from longshore.model.worker import KindInfo
+from longshore.payload.maps import pattern_of, read_map, samples
 from longshore.payload.values import pack
+from longshore.testing.builders import a_worker
 
 app = App("limits")
 
@@ -94,11 +99,85 @@ def test_something_else_is_no_limit() -> None:
         report.options(limit=3)  # type: ignore[arg-type]
 
 
-def test_jobs_of_groups_and_turns_of_actors_have_no_limits() -> None:
-    with pytest.raises(InvalidInput, match="cannot have"):
-        report.map_call(["a"], {})
-    with pytest.raises(InvalidInput, match="cannot have"):
-        check_unwatched(report.call("acme").submission)
+def pattern_limits(kind: Any, over: object, **constants: object) -> tuple[JobLimit, ...]:
+    call = kind.map_call(over, constants)
+    limits: tuple[JobLimit, ...] = read_map(call.submission.args)[1].job.options.limits
+    return limits
+
+
+def test_a_map_leaves_a_key_to_its_elements_or_has_a_whole_one() -> None:
+    assert pattern_limits(report, ["a", "b"]) == (JobLimit("tenant", 3),)
+    by_day = report.options(limit=Limit(3, key="day"))
+    assert pattern_limits(by_day, ["a"], day="monday") == (JobLimit("day=monday", 3),)
+    with pytest.raises(InvalidInput, match="was not given"):
+        pattern_limits(by_day, ["a"])
+    with pytest.raises(InvalidInput, match="key is a function"):
+        pattern_limits(report.options(limit=Limit(1, key=lambda given: "t=a")), ["a"])
+
+
+def test_elements_have_keys_of_their_own_also_before_they_are_known() -> None:
+    call = report.map_call(["a", True], {})
+    found = samples(call.submission, 9)
+    assert [one.options.limits[0].key for one in found] == ["tenant=a", "tenant=true"]
+    assert pattern_of(call.submission).options.limits[0].key == "tenant=any"
+
+
+def test_a_key_is_never_a_result_that_is_still_to_come() -> None:
+    other, untyped = app.group("g").add(report.call("acme")), cast("Any", report)
+    with pytest.raises(InvalidInput, match="a result to come"):
+        untyped.call(other.result)
+
+
+def test_without_a_key_all_jobs_of_the_kind_count() -> None:
+    whole = report.options(limit=Limit(3))
+    assert limits_of(whole, "acme") == (JobLimit("kind=report", 3),)
+    info = KindInfo(terms=Terms().but(limit=Limit(3)).advertised())
+    job = Terms.of_kind(info).submission(report.call("x").id, "mail", pack({}, "arguments"))
+    assert job.options.limits == (JobLimit("kind=mail", 3),)
+    check_worker(structs.replace(a_worker(), kinds={"mail": info}, pools={"coroutine": 1}))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (3, [Limit(3)]),
+        (None, []),
+        ({"concurrency": 2, "key": "tenant"}, [Limit(2, key="tenant")]),
+        (
+            [{"key": "api=maps", "rate": "9/s", "burst": 2, "units": 2}, 1],
+            [Limit(key="api=maps", rate="9/s", burst=2, units=2), Limit(1)],
+        ),
+    ],
+)
+def test_a_file_describes_limits(given: object, found: list[Limit]) -> None:
+    assert list(described_limits(given)) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ("tenant", "give a number"),
+        (True, "give a number"),
+        ({"kee": "tenant"}, "some of concurrency, key"),
+        ({"concurrency": "3"}, "a whole number"),
+        ({"key": 3}, "must be text"),
+        ({"burst": 3}, "no rate"),
+        ({"rate": "3"}, "is no rate"),
+    ],
+)
+def test_what_a_file_cannot_describe_is_refused(given: object, word: str) -> None:
+    with pytest.raises(InvalidInput, match=word):
+        described_limits(given)
+
+
+def test_turns_of_actors_count_for_a_whole_key_or_for_their_type() -> None:
+    limits = [Limit(1, key="t=a"), Limit(2)]
+    found = actor_terms("Counter", Terms().but(limit=limits)).options.limits
+    assert found == (JobLimit("t=a", 1), JobLimit("actor=Counter", 2))
+
+
+@pytest.mark.parametrize("key", ["tenant", lambda given: "t=a"])
+def test_turns_of_actors_have_no_key_of_a_parameter(key: Any) -> None:
     decorator: Any = app.actor
-    with pytest.raises(AppError, match="no limits"):
-        decorator(limit=Limit(1, key="t=a"))(type("Counter", (), {}))
+    with pytest.raises(AppError, match="actor 'Counter': turns have no parameters"):
+        decorator(limit=Limit(1, key=key))(type("Counter", (), {}))

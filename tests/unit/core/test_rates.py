@@ -41,6 +41,8 @@ def test_bounds_in_words() -> None:
 def test_why_a_key_is_full() -> None:
     at_once = KeyView("tenant=acme", 5, held=5, holders=(7, 9))
     assert full_words(at_once) == "tenant=acme is at 5 of 5, held by jobs 7, 9, …"
+    long = KeyView("tenant=acme", 5, held=5, holders=(7, 9), full_s=12.0)
+    assert full_words(long) == "tenant=acme is at 5 of 5 since 12 s, held by jobs 7, 9, …"
     rate = KeyView("tenant=acme", rate=Rate(100, 60.0), next_s=3.2)
     assert full_words(rate) == "tenant=acme: next in 3.2 s (100/min)"
 

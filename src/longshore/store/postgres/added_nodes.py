@@ -11,11 +11,12 @@ from uuid import UUID
 
 from longshore.core.dependencies import Marks, Waiting, becomes
 from longshore.core.effects import Change
+from longshore.core.limited_starts import keys_text
 from longshore.model.job import Submission
 from longshore.model.worker import Lane
 from longshore.store.postgres import groups_sql
 from longshore.store.postgres import growth_sql as sql
-from longshore.store.postgres.columns import columns, lane_of_item
+from longshore.store.postgres.columns import columns, lane_of_item, unless_empty
 from longshore.store.postgres.connections import Again, Transaction
 from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS
 from longshore.store.postgres.states import CONDITIONS, WAITING
@@ -106,6 +107,7 @@ async def store_nodes(
         [CONDITIONS[item.node.on] for item in items],
         [item.node.key for item in items],
         scopes if any(scopes) else [],
+        unless_empty([keys_text(job.options.limits) for job, _ in jobs]),
         *([ranks] if ranks else []),
     )
     if sum(row["n"] for row in rows) < len(items):

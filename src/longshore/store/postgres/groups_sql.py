@@ -49,18 +49,18 @@ _ADD_NODES_FORM: Final = f"""
 WITH new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, created_at, state, history, group_id{{also}}
+        timeout_s, created_at, state, history, group_id, concurrency_key{{also}}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.run_at,
         ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
         ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
         ($14::float8[])[n.shape], statement_timestamp(), {WAITING}, {NEW_NODE_ENTRY},
-        $16::uuid{{rank}}
+        $16::uuid, n.keys{{rank}}
     FROM unnest(
         $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::text[], $6::timestamptz[],
-        $7::float8[]{{ranks}}
-    ) AS n (id, body_hash, args, shape, unique_key, run_at, delay_s{{also}})
+        $7::float8[], $23::text[]{{ranks}}
+    ) AS n (id, body_hash, args, shape, unique_key, run_at, delay_s, keys{{also}})
     ON CONFLICT DO NOTHING
     RETURNING id, number, lane
 ),
@@ -83,7 +83,7 @@ SELECT lane, count(*) AS n FROM new GROUP BY lane
 ADD_NODES: Final = _ADD_NODES_FORM.format(also="", rank="", ranks="")
 """Nodes that are submitted: their rank is their number, by the default of the column."""
 ADD_RANKED_NODES: Final = _ADD_NODES_FORM.format(
-    also=", rank", rank=", n.rank", ranks=", $23::bigint[]"
+    also=", rank", rank=", n.rank", ranks=", $24::bigint[]"
 )
 """Nodes that are added later, and take the rank of another."""
 ADD_EDGES: Final = """
@@ -170,12 +170,12 @@ may AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN (SELECT slots FROM may)[i.slot] AND (SELECT queues FROM may)[i.queue]
-            AND l.history_length < {MOST_ENTRIES - 1}
+            AND l.concurrency_key IS NULL AND l.history_length < {MOST_ENTRIES - 1}
         THEN i.slot END AS slot, i.deadline_s
     FROM unnest($4::uuid[], $5::integer[], $6::integer[], $7::float8[])
         AS i (id, slot, queue, deadline_s)
     CROSS JOIN LATERAL (
-        SELECT j.id, j.group_id, j.history_length, (
+        SELECT j.id, j.group_id, j.history_length, j.concurrency_key, (
             SELECT g.state FROM longshore.job_group AS g WHERE g.id = j.group_id
         ) AS group_state
         FROM longshore.job AS j
@@ -198,8 +198,8 @@ WHERE h.group_state <> {GROUP_CODES[GroupState.RUNNING]}
 """
 """Counts nodes down, and makes the jobs that wait for nothing more ready, or starts them.
 
-A job starts that has a slot, if its worker and its queue allow that. Groups that let nothing begin
-it answers without a job. `REACHED` has locked the nodes before.
+A job starts that has a slot, if its worker and its queue allow that, and it has no limits. Groups
+that let nothing begin it answers without a job. `REACHED` has locked the nodes before.
 """
 ASK_SWEEP: Final = """
 UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true

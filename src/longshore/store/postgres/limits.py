@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec.structs import astuple
 
-from longshore.core.key_views import key_view
+from longshore.core.key_views import Holder, key_view
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened
 from longshore.ports import Hint
 from longshore.store.postgres import limits_sql as sql
@@ -42,8 +42,8 @@ class PostgresLimits(PostgresKeeper):
         limit = limit_of(unpack_options(first[0]), key) if first else JobLimit(key)
         rules = await self.limit_rules()
         [row] = await self._reading.fetch(sql.EVEN_AT, key)
-        numbers = [row["number"] for row in holders]
-        return key_view(limit, rules, numbers, row["even_at"], row["now"], waits=bool(behind))
+        held = [Holder(one["number"], one["began"]) for one in holders]
+        return key_view(limit, rules, held, row["even_at"], row["now"], waits=bool(behind))
 
     async def forget_lanes(self, most: int = 1000) -> int:
         """Forgets lanes without jobs, and so many keys of limits and slots that nobody holds."""

@@ -23,6 +23,11 @@ SELECT id, number, state, lane, token FROM new
 """
 """Stores jobs with limits, which only a claim starts."""
 
+SUBMIT_LIMITED_TURNS: Final = f"""{inserted(started=False, turns=True, limited=True)}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Stores turns of actors that have limits."""
+
 ENQUEUE_LIMITED: Final = f"""{inserted(started=False, limited=True)},{TALLIED}
 SELECT id, number FROM new
 """
@@ -175,6 +180,7 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT b.ctid AS tid FROM longshore.job AS b
         WHERE {_BEHIND} AND b.blocked_on = i.key AND b.lane = i.lane
+            AND coalesce(b.deadline_at > statement_timestamp(), true)
         ORDER BY ~b.priority, b.rank, b.number LIMIT i.most
         FOR UPDATE SKIP LOCKED
     ) AS l
@@ -183,8 +189,10 @@ FROM (
 WHERE j.ctid = n.tid AND j.state = {READY}
 RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
 """
+"""Lets so many jobs of a lane go before claims. Those past their deadline would take the room."""
 HOLDERS: Final = f"""
-SELECT j.number, j.options FROM longshore.hold AS h JOIN longshore.job AS j ON j.id = h.job
+SELECT j.number, (extract(epoch FROM j.started_at) * 1000000)::bigint AS began, j.options
+FROM longshore.hold AS h JOIN longshore.job AS j ON j.id = h.job
 WHERE h.key = $1 AND j.token = h.token AND j.state IN ({OWNED}) ORDER BY j.number
 """
 EVEN_AT: Final = """

@@ -81,7 +81,7 @@ _COPY: Final = f"""
 WITH copied AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, lane, priority, kind, queue, target, options, timeout_s,
-        created_at, group_id, state, ended_at, result, history
+        created_at, group_id, state, ended_at, result, history, concurrency_key
     )
     SELECT
         i.id, j.body_hash, j.args, j.unique_key, j.lane, j.priority, j.kind, j.queue, j.target,
@@ -90,11 +90,12 @@ WITH copied AS (
         CASE WHEN i.info IS NOT NULL THEN statement_timestamp() END,
         CASE WHEN i.info IS NOT NULL THEN j.result END,
         CASE WHEN i.info IS NULL THEN '["{JobState.WAITING}",' ELSE '["{JobState.SUCCEEDED}",' END
-            || {_AT} || ',"","' || coalesce(i.info, '') || '"]'
+            || {_AT} || ',"","' || coalesce(i.info, '') || '"]',
+        j.concurrency_key
     FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::integer[]) AS i (job, id, info, place)
     CROSS JOIN LATERAL (
         SELECT body_hash, args, unique_key, lane, priority, kind, queue, target, options,
-            timeout_s, result
+            timeout_s, result, concurrency_key
         FROM longshore.job WHERE id = i.job OFFSET 0
     ) AS j
     ORDER BY i.place

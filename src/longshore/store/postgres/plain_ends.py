@@ -136,7 +136,7 @@ met AS MATERIALIZED (
         FROM counted AS n
         CROSS JOIN LATERAL (
             SELECT ctid AS tid, lane, queue, ~priority AS urgency, rank, number,
-                octet_length(args) AS size, history_length
+                octet_length(args) AS size, history_length, concurrency_key
             FROM longshore.job
             WHERE id = n.job AND CASE WHEN state = {WAITING} AND kind NOT IN ({NOT_RUN_KINDS})
                 THEN coalesce(run_at <= statement_timestamp(), n.delay_s IS NULL) END
@@ -148,7 +148,8 @@ met AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT m.job, m.tid, m.history_length, m.expires_s, CASE
         WHEN m.turn <= ($8::integer[])[m.offer + 1] - ($8::integer[])[m.offer]
-            AND m.before < $14 AND m.history_length < {MOST_ENTRIES - 1}
+            AND m.concurrency_key IS NULL AND m.before < $14
+            AND m.history_length < {MOST_ENTRIES - 1}
             AND (SELECT slots FROM may)[{_PLACE}] AND {may_start("m.queue")}
         THEN {_PLACE} END AS slot
     FROM met AS m

@@ -329,7 +329,8 @@ def sendable(batch: Batch, actors: KnownActors) -> Known | None:
     [message] = batch.sends
     if message.delay_s or message.actor is not None or unstorable_message(message):
         return None
-    return actors.named((message.type, message.key))
+    known = actors.named((message.type, message.key))
+    return None if known is None or _is_limited(known) else known
 
 
 def lock_actor(actor: UUID) -> str:
@@ -432,7 +433,12 @@ def takeable(batch: Batch, actors: KnownActors) -> Known | None:
     known = actors.of(end.actor)
     if known is None or unpack_terms(known.row["terms"]).history is not None:
         return None
-    return known
+    return None if _is_limited(known) else known
+
+
+def _is_limited(known: Known) -> bool:
+    """Whether its turns have limits: then only a claim starts them, and their ends may wake."""
+    return bool(unpack_terms(known.row["terms"]).options.limits)
 
 
 def lock_turn(end: TurnTaken) -> str:

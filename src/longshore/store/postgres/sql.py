@@ -261,7 +261,8 @@ def inserted(
     if turns:
         also, values = f"{also}, actor_id", f"{values}, n.actor"
     if limited:
-        own, names = f"{own}, $17::text[], $18::text[]", f"{names}, keys, behind"
+        at = 18 if turns else 17
+        own, names = f"{own}, ${at}::text[], ${at + 1}::text[]", f"{names}, keys, behind"
         rows = f"unnest({own})"
         also, values = f"{also}, concurrency_key, blocked_on", f"{values}, n.keys, n.behind"
     return f"""

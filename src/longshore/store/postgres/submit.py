@@ -33,7 +33,7 @@ from longshore.store.postgres.connections import TURNS, Transaction, is_data_err
 from longshore.store.postgres.key_holders import holder_of, staging_of
 from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.limited_claims import keys_to_wait_behind
-from longshore.store.postgres.limits_sql import SUBMIT_LIMITED
+from longshore.store.postgres.limits_sql import SUBMIT_LIMITED, SUBMIT_LIMITED_TURNS
 from longshore.store.postgres.sql import (
     START_TURNS,
     SUBMIT,
@@ -229,11 +229,16 @@ class SubmitBatch:
     ) -> None:
         """Stores turns of these actors, which are locked: so none of the turns is there.
 
-        Those for which there are slots start.
+        Those for which there are slots start; if one of them has limits, none does.
         """
         items = SoundItems(jobs).items
-        starts = None if self._for_turns is None else self._for_turns.columns_for(items)
-        if starts is None:
+        limited = any(job.options.limits for job in jobs)
+        starts = None
+        if self._for_turns is not None and not limited:
+            starts = self._for_turns.columns_for(items)
+        if limited:
+            rows = await self._insert_limited_part(SUBMIT_LIMITED_TURNS, items, actors)
+        elif starts is None:
             rows = await self._tx.fetch(SUBMIT_TURNS, *columns(items, sparse=True), actors)
         else:
             slots = starts.columns(items)
@@ -269,13 +274,18 @@ class SubmitBatch:
             if len(parts) <= MOST_PARTS and not _is_limited(part[0]):
                 rows += await self._insert_all(part)
                 continue
-            behind = await keys_to_wait_behind(self._tx, [job for job, _ in part])
-            keys = [keys_text(job.options.limits) for job, _ in part]
-            waits = [behind.get(job.id) for job, _ in part]
-            new = await self._tx.fetch(SUBMIT_LIMITED, *columns(part), keys, waits)
+            new = await self._insert_limited_part(SUBMIT_LIMITED, part)
             await self._note(part, new)
             rows += new
         return rows
+
+    async def _insert_limited_part(
+        self, query: str, items: list[Item], *more: Sequence[object]
+    ) -> list[asyncpg.Record]:
+        behind = await keys_to_wait_behind(self._tx, [job for job, _ in items])
+        keys = [keys_text(job.options.limits) for job, _ in items]
+        waits = [behind.get(job.id) for job, _ in items]
+        return await self._tx.fetch(query, *columns(items), *more, keys, waits)
 
     async def _note(self, items: list[Item], rows: list[asyncpg.Record]) -> None:
         """Counts new jobs, and stores their lanes."""

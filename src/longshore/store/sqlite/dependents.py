@@ -1,7 +1,7 @@
 """Starts jobs of groups on SQLite, in the transaction that ends the last job they waited for.
 
-Such a job goes from waiting to running in one write. A job without a usable slot, or of a paused
-queue, is left to the caller, which makes it ready.
+Such a job goes from waiting to running in one write. A job without a usable slot, of a paused
+queue or with limits is left to the caller, which makes it ready.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ DEPENDENTS: Final = Lookup(
     """SELECT json_group_array(json_array(-job.priority, job.rank, job.number, job.lane, job.kind,
         job.attempt, job.failures, job.crashes, length(job.options) + length(job.args),
         job.deadline_at, job.round, NULL, job.queue))
-    FROM {rows} AS v CROSS JOIN job ON job.number = v.column1 WHERE job.state = 'waiting'""",
+    FROM {rows} AS v CROSS JOIN job ON job.number = v.column1
+    WHERE job.state = 'waiting' AND job.concurrency_key IS NULL""",
     1,
     Dependent,
 )

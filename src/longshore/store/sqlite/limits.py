@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from longshore.core.key_views import key_view
+from longshore.core.key_views import Holder, key_view
 from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
 from longshore.model.job import Options, Submission, Submitted
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened, Rate
@@ -55,9 +55,11 @@ _NEXT_LANE: Final = f"SELECT min(lane) FROM job {_BEHIND} AND blocked_on = ? AND
 _FIRST: Final = f"""SELECT number, options FROM job {_BEHIND} AND blocked_on = ? AND lane = ?
     ORDER BY priority DESC, rank, number LIMIT 1"""
 _WAKE: Final = f"""UPDATE job SET blocked_on = NULL WHERE number IN (
-    SELECT number FROM job {_BEHIND} AND blocked_on = ? AND lane = ?
-    ORDER BY priority DESC, rank, number LIMIT ?)"""
-_HOLDERS: Final = f"""SELECT hold.job, job.options FROM hold CROSS JOIN job ON job.number = hold.job
+    SELECT number FROM job {_BEHIND} AND blocked_on = ?1 AND lane = ?2
+        AND (deadline_at IS NULL OR deadline_at > ?3)
+    ORDER BY priority DESC, rank, number LIMIT ?4)"""
+_HOLDERS: Final = f"""SELECT hold.job, job.started_at, job.options
+    FROM hold CROSS JOIN job ON job.number = hold.job
     WHERE hold.key = ? AND {_IS_HELD} ORDER BY hold.job"""
 _BEFORE_ALL: Final = -(1 << 63)
 
@@ -160,7 +162,7 @@ def _open(tx: Transaction, keys: Sequence[str]) -> tuple[Counter[int], int | Non
     for key in keys:
         for lane, limit in _lanes_behind(tx, key):
             if room := decide.room(limit):
-                ready[lane] += tx.execute(_WAKE, (key, lane, room)).rowcount
+                ready[lane] += tx.execute(_WAKE, (key, lane, tx.now, room)).rowcount
             times.append(decide.until(limit))
     return ready, soonest(times)
 
@@ -223,7 +225,7 @@ def limit_rules(tx: Snapshot) -> list[LimitRule]:
 def limit_key(tx: Snapshot, key: str) -> KeyView:
     """A key as it is now."""
     rows = tx.execute(_HOLDERS, (key,)).fetchall()
-    first = [options for _, options in rows[:1]] or [
+    first = [options for *_, options in rows[:1]] or [
         options
         for lane in [tx.execute(_NEXT_LANE, (key, _BEFORE_ALL)).fetchone()[0]]
         if lane is not None
@@ -231,11 +233,10 @@ def limit_key(tx: Snapshot, key: str) -> KeyView:
     ]
     limit = _limit_of(unpack_options(first[0]), key) if first else JobLimit(key)
     found = tx.execute("SELECT even_at FROM limit_key WHERE key = ?", (key,)).fetchone()
-    numbers = [number for number, _ in rows]
     return key_view(
         limit,
         limit_rules(tx),
-        numbers,
+        [Holder(number, began) for number, began, _ in rows],
         found[0] if found else 0,
         tx.now,
         waits=_is_waited_for(tx, key),

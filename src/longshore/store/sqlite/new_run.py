@@ -51,11 +51,12 @@ _ORIGINALS: Final = """
     WHERE node.group_id = ? AND node.place BETWEEN ? AND ?"""
 _COPY_JOBS: Final = Bulk(
     """INSERT INTO job (number, rank, id, history, state, ended_at, created_at, group_id, body_hash,
-        args, lane, priority, timeout_s, kind, queue, target, unique_key, options, result)
+        args, lane, priority, timeout_s, kind, queue, target, unique_key, options, result,
+        concurrency_key)
     SELECT v.column1, v.column1, v.column2, v.column3, v.column4, v.column5, ?1, ?2,
         job.body_hash, job.args, job.lane, job.priority, job.timeout_s, job.kind, job.queue,
         job.target, job.unique_key, job.options,
-        CASE WHEN v.column5 IS NOT NULL THEN job.result END
+        CASE WHEN v.column5 IS NOT NULL THEN job.result END, job.concurrency_key
     FROM {rows} AS v CROSS JOIN job ON job.number = v.column6""",
     6,
 )

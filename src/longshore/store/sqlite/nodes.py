@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
+from longshore.core.limited_starts import keys_text
 from longshore.model.group import Node
 from longshore.model.job import JobState, Submission
 from longshore.store.rows import NodeItem, due_at, history_entry, pack_options
@@ -15,9 +16,10 @@ from longshore.store.sqlite.transaction import Transaction
 
 _ADD_JOBS: Final = Bulk(
     """INSERT INTO job (number, rank, id, body_hash, args, history, lane, state, priority,
-        created_at, run_at, timeout_s, kind, queue, target, unique_key, options, group_id)
+        created_at, run_at, timeout_s, kind, queue, target, unique_key, options, group_id,
+        concurrency_key)
     SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    18,
+    19,
 )
 _ADD_NODES: Final = Bulk(
     """INSERT INTO node (group_id, place, job, body_hash, unmet, condition, delay_s, expires_s,
@@ -85,6 +87,7 @@ def add_nodes(tx: Transaction, group: int, items: Sequence[NodeItem]) -> list[in
                 job.unique_key,
                 pack_options(job.options),
                 group,
+                keys_text(job.options.limits),
             )
         )
         own = (group, item.place, number, item.body, len(item.parents), item.node.on)
