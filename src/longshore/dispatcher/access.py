@@ -266,6 +266,8 @@ class Access:
             check_named(asker)
         if not asker.scope.payloads and isinstance(request, m.ReadLogs | f.BlobRequest):
             check_payloads(asker, "logs" if isinstance(request, m.ReadLogs) else "files")
+        if not asker.scope.payloads and isinstance(request, m.ListJobs) and request.wanted.args:
+            check_payloads(asker, "arguments")
         if is_whole(asker.scope):
             return request
         return await self._in_reach(asker, request)

@@ -304,11 +304,11 @@ class Service:
 
     async def jobs(self, request: m.ListJobs) -> JobPage:
         """Jobs, newest first."""
-        since = request.wanted.since
-        if since is not None and since.utcoffset() is None:
-            raise InvalidInput(
-                f"since {since.isoformat()} has no time zone; give a time with its zone"
-            )
+        for name, at in (("since", request.wanted.since), ("until", request.wanted.until)):
+            if at is not None and at.utcoffset() is None:
+                raise InvalidInput(
+                    f"{name} {at.isoformat()} has no time zone; give a time with its zone"
+                )
         page = await self._store.jobs(request.wanted)
         return JobPage(self._runtime.shown(page.jobs), page.stopped_at)
 
