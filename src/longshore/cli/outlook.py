@@ -1,14 +1,15 @@
-"""Asks for what `group show` tells beside counts, and for the neighbours of a job in its group."""
+"""Asks for what `group show` tells beside counts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from longshore.cli.view.groups import ShownGroup, parts_of
 from longshore.client.connection import Connection
+from longshore.client.neighbours import MAX_PATH_JOBS
 from longshore.core.grown import with_scopes
 from longshore.core.outlook import (
     Forecast,
@@ -19,23 +20,11 @@ from longshore.core.outlook import (
     usable_slots,
 )
 from longshore.errors import LongshoreError, Unavailable
-from longshore.model.group import ENDED_GROUPS, GATE, Condition, Group, GroupState, NodeView
+from longshore.model.group import ENDED_GROUPS, GATE, Group, GroupState, NodeView
 from longshore.model.job import Job, JobFilter, JobState
 from longshore.model.run_time import RunTime
 
-MAX_PATH_JOBS: Final = 5_000
-"""Of a group with more jobs nobody looks for the critical path, or for what depends on a job."""
 _RUNNING_LOOKED_AT: Final = 1_000
-
-
-class Neighbours(NamedTuple):
-    """The jobs that a job of a group depends on, and those that depend on it."""
-
-    after: Sequence[NodeView]
-    dependents: Sequence[NodeView]
-    on: Condition
-    taken_from: int | None = None
-    """The number of the job of an earlier run whose result it took over."""
 
 
 async def keys_of(connection: Connection, group: Group, jobs: Collection[Job]) -> dict[UUID, str]:
@@ -96,20 +85,3 @@ async def _forecast(
 
 def _ran_s(job: Job, now: datetime) -> float:
     return 0.0 if job.started_at is None else (now - job.started_at).total_seconds()
-
-
-async def neighbours(connection: Connection, group: Group, job: UUID) -> Neighbours | None:
-    """What a job depends on and what depends on it; None if its group is large."""
-    if group.jobs > MAX_PATH_JOBS:
-        return None
-    nodes = [node async for node in connection.all_nodes(group.id)]
-    own = next((node for node in nodes if node.job == job), None)
-    if own is None:
-        return None
-    wanted = set(own.after)
-    return Neighbours(
-        [node for node in nodes if node.key in wanted],
-        [node for node in nodes if own.key in node.after],
-        own.on,
-        own.taken_from,
-    )

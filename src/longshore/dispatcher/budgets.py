@@ -80,7 +80,7 @@ def check_request(request: m.Request) -> None:
             check_name("queue", request.queue)
         case m.Show() | m.Why() | m.ReadLogs() | m.Hello() | m.ShowCapacity():
             pass
-        case m.ListWorkers() | m.ListDispatchers() | m.ListQueues():
+        case m.ListWorkers() | m.ListDispatchers() | m.ListQueues() | m.ListLanes():
             pass
         case m.RetryGroup() | m.RerunGroup():
             _check_count(request, "jobs", len(request.keys), MAX_REQUEST_JOBS)

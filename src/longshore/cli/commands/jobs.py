@@ -20,7 +20,7 @@ from longshore.cli.options import (
     moment,
     ref_argument,
 )
-from longshore.cli.outlook import Neighbours, keys_of, neighbours
+from longshore.cli.outlook import keys_of
 from longshore.cli.view.lists import jobs_screen, jobs_table
 from longshore.cli.view.neighbours import neighbour_lines, neighbours_json
 from longshore.cli.view.show import (
@@ -36,6 +36,7 @@ from longshore.client import etcdq, jsonable
 from longshore.client.callbacks import callbacks_of
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import Steps
+from longshore.client.neighbours import Neighbours, neighbours
 from longshore.config import parse_seconds
 from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL

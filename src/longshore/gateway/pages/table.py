@@ -1,0 +1,20 @@
+"""The table of all pages. To add one, add a row, and a file with what it looks at and shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.gateway.operation import Operation
+from longshore.gateway.pages.job import JOB
+from longshore.gateway.pages.jobs import JOBS
+from longshore.gateway.pages.overview import OVERVIEW
+from longshore.gateway.pages.page import AnyPage
+from longshore.gateway.pages.sign_in import SIGN_IN
+from longshore.gateway.pages.static import STATIC
+
+PAGES: Final[tuple[AnyPage, ...]] = (OVERVIEW, JOBS, JOB)
+PAGE_OPERATIONS: Final[tuple[Operation, ...]] = (
+    *(page.operation() for page in PAGES),
+    STATIC,
+    *SIGN_IN,
+)
