@@ -2,6 +2,8 @@
 
 A term is a name, a colon and a value; a value with spaces is in quotes. A number alone is that of a
 job. What is wrong is said in words, for the person who typed it, and the rest of the search counts.
+`arg.user.id:7` looks into arguments, `error:` into what went wrong; `older:2h` came at least so
+long ago, `slower:30s` ran or runs for at least so long.
 """
 
 from __future__ import annotations
@@ -13,11 +15,10 @@ from typing import Final
 from msgspec import Struct
 
 from longshore.core.lifecycle import TERMINAL
-from longshore.model.job import JobState
+from longshore.model.job import ArgTerm, JobState
 
-LATER: Final = ("arg", "error", "older", "slower")
-"""Terms that are understood, and that nothing can search for yet."""
-TERMS: Final = ("kind", "queue", "state", "label", "worker", "group", "since")
+_ONCE: Final = ("kind", "queue", "worker", "group", "since", "older", "slower", "error")
+TERMS: Final = (*_ONCE, "state", "label", "arg")
 _TOKEN: Final = re.compile(r'(?:([a-z_][\w.]*):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))', re.IGNORECASE)
 LIVE: Final = tuple(state for state in JobState if state not in TERMINAL)
 _SEVERAL: Final = {"live": LIVE, "ended": tuple(state for state in JobState if state in TERMINAL)}
@@ -35,6 +36,10 @@ class JobQuery(Struct, frozen=True, kw_only=True):
     worker: str | None = None
     group: str | None = None
     since: str | None = None
+    older: str | None = None
+    slower: str | None = None
+    error: str | None = None
+    args: tuple[ArgTerm, ...] = ()
     errors: tuple[str, ...] = ()
     """What could not be understood, in words."""
 
@@ -44,18 +49,22 @@ def parse(text: str) -> JobQuery:
     found: dict[str, str] = {}
     states: list[JobState] = []
     labels: list[str] = []
+    args: list[ArgTerm] = []
     errors: list[str] = []
     for match in _TOKEN.finditer(text):
         name, quoted, plain = match.groups()
         value = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-        name = (name or "").lower()
-        if name == "state":
+        name, _, path = (name or "").partition(".")
+        name = name.lower()
+        if name == "arg" and path:
+            args.append(ArgTerm(path, value))
+        elif name == "state":
             _add_states(value, states, errors)
         elif name == "label":
             labels.append(value)
         elif not name and value.isdecimal() and len(value) < 19:
             found["number"] = value
-        elif problem := _problem(name, value, found):
+        elif problem := _problem(f"{name}.{path}" if path else name, value, found):
             errors.append(problem)
         else:
             found[name] = value
@@ -64,6 +73,7 @@ def parse(text: str) -> JobQuery:
         number=None if number is None else int(number),
         states=tuple(dict.fromkeys(states)),
         labels=tuple(labels),
+        args=tuple(args),
         errors=tuple(errors),
         **found,
     )
@@ -85,9 +95,9 @@ def _problem(name: str, value: str, found: dict[str, str]) -> str:
     """Why a term cannot count; empty if it can."""
     if not name:
         return f"'{value}' is no term; write kind:{value}, or another term with a colon"
-    if name.split(".")[0] in LATER:
-        return f"{name}: cannot be searched for yet; take it out"
-    if name not in TERMS:
+    if name == "arg":
+        return f"arg: names no argument; write arg.NAME:{value}"
+    if name not in _ONCE:
         near = get_close_matches(name, TERMS, n=1)
         advice = f"did you mean {near[0]}:?" if near else f"there are {': '.join(TERMS)}:"
         return f"there is no term {name}:; {advice}"
@@ -97,12 +107,13 @@ def _problem(name: str, value: str, found: dict[str, str]) -> str:
 def written(query: JobQuery) -> str:
     """The search as a text that means the same."""
     terms = [] if query.number is None else [str(query.number)]
-    for name in ("kind", "queue", "worker", "group", "since"):
+    for name in _ONCE:
         if (value := getattr(query, name)) is not None:
             terms.append(term(name, value))
     if query.states:
         terms.append(f"state:{','.join(query.states)}")
-    return " ".join([*terms, *(term("label", one) for one in query.labels)])
+    terms += [term("label", one) for one in query.labels]
+    return " ".join([*terms, *(term(f"arg.{one.path}", one.value) for one in query.args)])
 
 
 def term(name: str, value: str) -> str:

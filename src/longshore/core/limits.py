@@ -25,6 +25,7 @@ MAX_DRAINED: Final = 100
 MAX_LISTED: Final = 10_000
 MAX_SEARCHED_ARGS: Final = 8
 MAX_SEARCHED_CHARS: Final = 500
+MAX_SEARCH_CHARS: Final = 5_000
 """How many jobs one request may list."""
 MAX_NAME_CHARS: Final = 200
 RESERVED_PREFIX: Final = "longshore."

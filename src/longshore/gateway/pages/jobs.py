@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import Struct, structs
 
+from longshore.client.searching import search
 from longshore.core.group_words import shown_state
 from longshore.core.job_query import JobQuery, parse, term, written
-from longshore.core.naming import workers_named
-from longshore.errors import LongshoreError, NotFound
-from longshore.gateway.jobs import moment
+from longshore.errors import LongshoreError
 from longshore.gateway.models import Number
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
 from longshore.gateway.pages.html import Html, h, joined
 from longshore.gateway.pages.page import Page, Regions, View
-from longshore.model.ids import parse_ref
-from longshore.model.job import DEFAULT_QUEUE, Job, JobFilter, JobPage, JobState
+from longshore.model.job import DEFAULT_QUEUE, Job, JobPage, JobState
 
 PAGE_JOBS: Final = 50
 _QUICK: Final = ("", "live", "ready", "running", "failed", "ended")
@@ -46,36 +45,11 @@ async def look(call: Call) -> Seen:
     given = call.query(JobsQuery)
     query = parse(given.q)
     try:
-        page, error = await _found(call, query, given.before), ""
+        now = datetime.now(UTC)
+        page, error = await search(call.connection, query, now, given.before, PAGE_JOBS), ""
     except LongshoreError as problem:
         page, error = JobPage(), str(problem)
     return Seen(given.q, query, given.before, page, error)
-
-
-async def _found(call: Call, query: JobQuery, before: int | None) -> JobPage:
-    if query.number is not None:
-        return JobPage((await call.connection.job(query.number),))
-    group = None
-    if query.group is not None:
-        group = (await call.connection.group(parse_ref(query.group, "group"))).id
-    worker = None
-    if query.worker is not None:
-        found = workers_named(query.worker, await call.connection.workers())
-        if not found:
-            raise NotFound(f"there is no worker {query.worker!r}")
-        worker = found[0].info.id
-    wanted = JobFilter(
-        states=query.states,
-        kind=query.kind,
-        queue=query.queue,
-        worker=worker,
-        before=before,
-        limit=PAGE_JOBS,
-        labels=query.labels,
-        since=None if query.since is None else moment(query.since),
-        group=group,
-    )
-    return await call.connection.jobs(wanted)
 
 
 def show(seen: Seen, view: View) -> Regions:
@@ -93,7 +67,7 @@ def _search(seen: Seen) -> Html:
         name="q",
         value=seen.text,
         aria_label="Search",
-        placeholder="kind:report queue:mail state:failed label:x worker:name group:7 since:…",
+        placeholder="kind:report state:failed arg.tenant:acme error:timeout older:2h slower:30s",
         autocomplete="off",
     )
     return h("form", box, h("button", "Search", type="submit"), class_="query", role="search")
