@@ -177,7 +177,7 @@ def _actions(group: Group, view: View) -> list[Html]:
         case GroupState.FAILED | GroupState.CANCELLED:
             return [retry, parts.action("Run anew", "POST", f"{path}/rerun", plan=True)]
         case GroupState.SUCCEEDED:
-            return [parts.action("Run anew", "POST", f"{path}/rerun", plan=True)]
+            return []
         case GroupState.PAUSED:
             buttons = [parts.action("Resume", "POST", f"{path}/resume")]
         case _:
