@@ -175,7 +175,7 @@ def sparkline(rates: Sequence[float], words: str) -> Html:
         f"{left + place * step:.1f},{30 - 28 * value / most:.1f}"
         for place, value in enumerate(rates)
     ]
-    line = h("polyline", points=" ".join(points)) if points else None
+    line = h("polyline", points=" ".join(points)) if len(points) > 1 else None
     area = (
         h("polygon", points=f"{left:.1f},31 {' '.join(points)} 120,31") if len(points) > 1 else None
     )

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, Generic, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -43,6 +43,8 @@ class View(Struct, frozen=True):
     path: str
     """Where the page is, seen from there."""
     asker: Asker
+    live: bool = False
+    """Whether it is for a stream, which the browser puts into a document that it has."""
 
     def may(self, right: Right) -> bool:
         """Whether who looks has this right: buttons that it does not allow are not shown."""
@@ -117,7 +119,7 @@ class _Rendering(Generic[T]):
     def __init__(self, page: Page[T], call: Call, view: View) -> None:
         self._page = page
         self._call = call
-        self._view = view
+        self._view = structs.replace(view, live=True)
         self._seen: T | None = None
         self._regions: Regions = {}
 

@@ -7,6 +7,8 @@ export function watchGraphs(root, view) {
   if (!svg) return;
   const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   box.classList.remove("still");
+  const whole = height * Math.min(1, box.clientWidth / width) + 24;
+  box.style.height = `${Math.round(Math.max(180, Math.min(innerHeight * 0.7, whole)))}px`;
   let at = view ? view.split(" ").map(Number) : fit();
 
   function fit() {

@@ -15,6 +15,7 @@ export function follow(onSwap) {
       const { regions, gone } = JSON.parse(event.data);
       for (const [name, html] of Object.entries(regions)) swap(name, html, onSwap);
       for (const name of gone) swap(name, "", onSwap);
+      colour();
     });
     source.addEventListener("error", (event) => {
       mark(false);
@@ -34,6 +35,18 @@ export function follow(onSwap) {
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);
   open();
+}
+
+// Colours the boxes of a graph whose drawing came without its states.
+function colour() {
+  const told = document.querySelector("[data-states]")?.dataset.states.split(",");
+  told?.forEach((state, n) => {
+    const box = document.getElementById(`n-${n}`);
+    if (!box || box.dataset.state === state) return;
+    box.dataset.state = state;
+    for (const rect of box.querySelectorAll("rect")) rect.setAttribute("class", `g-box f-${state}`);
+    box.querySelector(".g-quiet").textContent = state.replaceAll("_", " ");
+  });
 }
 
 function mark(on) {
