@@ -1,8 +1,7 @@
-"""Actors: messages a second, asks at idle, a million that sleep, one that never rests, and peers.
+"""Actors: messages a second, a million that sleep, one that never rests, and peers.
 
 - Messages in bulk to many actors and to one, from the first send until every message has been read
   by a turn that is committed: then every state has counted all.
-- An ask at idle, beside one commit and two hops.
 - Many sleeping actors with a timer each: memory, how late timers are, and jobs beside an empty
   store.
 - One actor at a steady rate, on an empty store and under an old snapshot: what a turn costs in the
@@ -27,17 +26,15 @@ from bench.children import Child, ChildFailed
 from bench.flatness import old_snapshot
 from bench.fleet import Fleet, fleet
 from bench.helper import Helper
-from bench.hops import measure_hops
 from bench.pairs import Ratio, ratio_of
 from bench.peers.table import MEASURE_S, peer_command, pinned
-from bench.percentiles import Times, pooled, times_of
+from bench.percentiles import Times, times_of
 from bench.sql import ask_one
 from bench.stage import STORES, Stage
 from bench.usage import backends_cpu_s, cpu_s, memory_mb
 
 APP = "bench.actor_app:app"
 POLL_S = 0.01
-WARM_UP = 30
 HOUR_S = 3600.0
 QUIET_S = 25.0
 """So long no timer is due, and a little for each run of jobs."""
@@ -62,14 +59,6 @@ class Rate(Struct, frozen=True):
     def per_s(self) -> float:
         """The median of the runs."""
         return statistics.median(self.rates)
-
-
-class Ask(Struct, frozen=True):
-    """Asks at idle, beside one commit and two hops, p50 of each pair."""
-
-    store: str
-    times: Times
-    ratio: Ratio
 
 
 class Sleeping(Struct, frozen=True):
@@ -123,7 +112,6 @@ class Actors(Struct, frozen=True):
     """What was measured."""
 
     rates: list[Rate]
-    asks: list[Ask]
     sleeping: Sleeping
     steady: list[Steady]
     peers: list[ActorPeer]
@@ -151,15 +139,14 @@ PEERS = {
 
 def measure(stage: Stage, names: Sequence[str] = ()) -> Actors:
     """All of it."""
-    rates, asks = list[Rate](), list[Ask]()
+    rates = list[Rate]()
     for store in STORES:
         with stage.fresh(store) as url, actor_fleet(url, stage) as (ours, client):
             rates += [_rate(stage, store, ours, client, many) for many in (stage.sizes.actors, 1)]
-            asks.append(_ask(stage, store, client))
     sleeping = _sleeping(stage)
     steady = [_steady(stage, held=held) for held in (False, True)]
     peers = [_beside(stage, name) for name in PEERS if not names or name in names]
-    return Actors(rates, asks, sleeping, steady, peers)
+    return Actors(rates, sleeping, steady, peers)
 
 
 @contextmanager
@@ -202,20 +189,6 @@ def _unread(url: str) -> int:
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
             return int(connection.execute("SELECT count(*) FROM message").fetchone()[0])
     return int(ask_one(url, _LEFT)["n"])
-
-
-def _ask(stage: Stage, store: str, client: Helper) -> Ask:
-    pairs, pause_s = stage.sizes.pairs, stage.sizes.pause_s
-    samples = stage.sizes.samples // pairs
-    found, least = list[Times](), list[float]()
-    with stage.fresh(store) as probe:
-        for _ in range(pairs):
-            least.append(measure_hops(probe, samples, pause_s).both.p50_ms)
-            client.ask(do="ask", samples=WARM_UP, pause_s=pause_s)
-            found.append(times_of(client.ask(do="ask", samples=samples, pause_s=pause_s)))
-    ratio = ratio_of([times.p50_ms for times in found], least)
-    stage.say(f"{store}, ask: {ratio.one:.2f} ms p50, {ratio.median:.2f} times commit and hops")
-    return Ask(store, pooled(found), ratio)
 
 
 # sleeping

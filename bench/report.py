@@ -274,16 +274,6 @@ def _actors(results: Results) -> Iterator[str]:
         for one in actors.rates
     ]
     yield from table(["store", "messages", "to actors", "messages/s"], rates)
-    asks = [
-        (
-            one.store,
-            f"{one.times.p50_ms:.2f} / {one.times.p99_ms:.2f}",
-            f"{one.ratio.other:.2f}",
-            shown(one.ratio),
-        )
-        for one in actors.asks
-    ]
-    yield from table(["store", "ask, ms p50 / p99", "commit + two hops", "ratio"], asks)
     steady = [
         (
             "an old snapshot is held" if one.held else "empty",
@@ -297,6 +287,22 @@ def _actors(results: Results) -> Iterator[str]:
     head = ["store", "messages to one actor", "µs of CPU each, by thirds", "rows at their ends"]
     yield from table([*head, "timers late, ms, first and last third"], steady)
     yield from table(_ACTOR_PEERS, map(_actor_peer, actors.peers))
+
+
+def _asks(results: Results) -> Iterator[str]:
+    if results.asks is None:
+        return
+    yield from ["", "## Asks"]
+    asks = [
+        (
+            one.store,
+            f"{one.times.p50_ms:.2f} / {one.times.p99_ms:.2f}",
+            f"{one.ratio.other:.2f}",
+            shown(one.ratio),
+        )
+        for one in results.asks
+    ]
+    yield from table(["store", "ask, ms p50 / p99", "commit + two hops", "ratio"], asks)
 
 
 _ACTOR_PEERS = ["peer", "settings", "keeps messages", "messages/s", "ours", "ratio"]
@@ -470,6 +476,7 @@ _PARTS = (
     _programs,
     _groups,
     _actors,
+    _asks,
     _http,
     _containers,
     _filesets,

@@ -7,6 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from bench.actors import Actors
+from bench.asks import Ask
 from bench.beside import Beside
 from bench.containers import Containers
 from bench.cost import Cost
@@ -35,6 +36,7 @@ class Results(Struct):
         "programs",
         "groups",
         "actors",
+        "asks",
         "http",
         "containers",
         "filesets",
@@ -55,6 +57,7 @@ class Results(Struct):
     programs: Programs | None = None
     groups: Groups | None = None
     actors: Actors | None = None
+    asks: list[Ask] | None = None
     http: Http | None = None
     containers: Containers | None = None
     filesets: Filesets | None = None

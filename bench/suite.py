@@ -18,6 +18,7 @@ import msgspec
 
 from bench import (
     actors,
+    asks,
     beside,
     containers,
     cost,
@@ -60,6 +61,7 @@ def workloads(stage: Stage, results: Results, peers: list[str]) -> dict[str, Cal
         "programs": do("programs", lambda: programs.measure(stage)),
         "groups": do("groups", lambda: groups.measure(stage, peers)),
         "actors": do("actors", lambda: actors.measure(stage, peers)),
+        "asks": do("asks", lambda: asks.measure(stage)),
         "http": do("http", lambda: http.measure(stage)),
         "containers": do("containers", lambda: containers.measure(stage)),
         "filesets": do("filesets", lambda: filesets.measure(stage)),

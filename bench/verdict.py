@@ -43,7 +43,7 @@ class Verdict(Struct, frozen=True):
 def verdicts(results: Results) -> list[Verdict]:
     """Every level that this run can say something of."""
     jobs = (_peers, _limit, _sqlite, _plain, _programs, _containers, _filesets, _groups)
-    actors = (_actors, _actor_costs, _actor_peers)
+    actors = (_actors, _asks, _actor_costs, _actor_peers)
     parts = (*jobs, *actors, _http, _latency, _flatness, _memory, _idle)
     return [verdict for part in parts for verdict in part(results)]
 
@@ -232,7 +232,10 @@ def _actors(results: Results) -> Iterator[Verdict]:
         shown = f"{one.per_s:,.0f} ({min(one.rates):,.0f} to {max(one.rates):,.0f})"
         name = f"actors: durable messages/s to {many}, {STORE_NAMES[one.store]}"
         yield Verdict(name, f"{least:,}", "", shown, one.per_s >= least)
-    for ask in actors.asks:
+
+
+def _asks(results: Results) -> Iterator[Verdict]:
+    for ask in results.asks or ():
         name = f"actors: ask at idle, p50, {STORE_NAMES[ask.store]}, in (one commit + two hops)"
         yield _at_most(name, 3, ask.ratio)
 

@@ -279,3 +279,25 @@ async def test_several_at_once_cancel_each_abandoned_group_once(
     assert sorted(found) == sorted(part.head.id for part in staged)
     await scene.settle()
     assert {one.state for one in await scene.store.groups(GroupFilter())} == {G.CANCELLED}
+
+
+async def test_the_last_part_comes_while_the_group_is_given_up(
+    scene: Scene, backend: Backend
+) -> None:
+    """The group is whole and runs, or it is cancelled and nothing of it is left to run."""
+    async with backend.opened() as other:
+        for _ in range(8):
+            first, second = parts(a_group(DIAMOND), 2)
+            await scene.store.submit_group(first)
+            answer, given_up = await asyncio.gather(
+                scene.store.submit_group(second), other.cancel_abandoned(0.0)
+            )
+            await scene.settle()
+            assert isinstance(answer, GroupSubmitted)
+            shown = await scene.store.group(first.head.id)
+            assert shown is not None
+            if given_up:
+                assert answer.staged == 2
+                assert (shown.state, set(shown.counts)) == (G.CANCELLED, {"cancelled"})
+            else:
+                assert (shown.state, shown.counts) == (G.RUNNING, {"ready": 1, "waiting": 3})

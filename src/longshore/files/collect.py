@@ -19,6 +19,7 @@ from longshore.core.file_paths import MAX_DEPTH, PathSet, check_path, shown
 from longshore.errors import InvalidInput
 from longshore.files.beneath import READ, opened
 from longshore.files.patterns import Patterns
+from longshore.files.threads import IsStopped, Stopped
 from longshore.model.fileset import FileEntry, Manifest
 
 CHUNK_BYTES: Final = 1024 * 1024
@@ -49,15 +50,11 @@ class Unmatched(Exception):
     """A pattern matches nothing. The words say which, and what was there."""
 
 
-class Stopped(Exception):
-    """Nobody wants the result any more."""
-
-
 class Collecting(Struct, frozen=True):
     """What is told of a collection while it runs."""
 
     on_bytes: Callable[[int], None] = lambda read: None
-    is_stopped: Callable[[], bool] = lambda: False
+    is_stopped: IsStopped = lambda: False
 
 
 _UNTOLD: Final = Collecting()

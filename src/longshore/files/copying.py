@@ -12,19 +12,28 @@ import threading
 from typing import Final
 
 from longshore.errors import Damaged
+from longshore.files.threads import IsStopped, Stopped
 
-CHUNK_BYTES: Final = 256 * 1024
+CHUNK_BYTES: Final = 1024 * 1024
+"""Small enough for a processor's cache; threads change hands of the interpreter with each."""
 _FICLONE: Final = 0x40049409
 _own = threading.local()
 
 
-def copy_blob(source: int, target: int, sha256: bytes) -> int:
-    """Copies an open blob, checked on the way, and answers its size; raises `Damaged`."""
+def copy_blob(
+    source: int, target: int, sha256: bytes, is_stopped: IsStopped = lambda: False
+) -> int:
+    """Copies an open blob, checked on the way, and answers its size.
+
+    Raises `Damaged`, and `Stopped` if it is told so.
+    """
     is_linked = _reflinked(source, target)
     made = hashlib.sha256()
     buffer = _buffer()
     offset = 0
     while count := os.preadv(source, [buffer], offset):
+        if is_stopped():
+            raise Stopped
         piece = buffer[:count]
         made.update(piece)
         if not is_linked:
@@ -36,7 +45,7 @@ def copy_blob(source: int, target: int, sha256: bytes) -> int:
 
 
 def _buffer() -> memoryview:
-    """This thread's own buffer: small enough to stay in the processor's cache."""
+    """This thread's own buffer."""
     if not hasattr(_own, "buffer"):
         _own.buffer = memoryview(bytearray(CHUNK_BYTES))
     found: memoryview = _own.buffer

@@ -11,6 +11,7 @@ from longshore.core.file_paths import PathSet, check_path, shown
 from longshore.errors import InvalidInput
 from longshore.files.beneath import create, made_folder, opened
 from longshore.files.copying import copy_blob
+from longshore.files.threads import IsStopped
 from longshore.model.fileset import FileEntry, Manifest
 
 FILE_MODE: Final = 0o644
@@ -31,13 +32,15 @@ def checked(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def put_blob(folder: int, file: FileEntry, source: int) -> None:
+def put_blob(
+    folder: int, file: FileEntry, source: int, is_stopped: IsStopped = lambda: False
+) -> None:
     """Copies an open blob to the path of a file below a folder; folders on the way are made.
 
     Raises `AlreadyThere` rather than write over something, and `Damaged` if the blob is not whole:
     then nothing is left at the path.
     """
-    put_file(folder, file, lambda target: copy_blob(source, target, file.sha256))
+    put_file(folder, file, lambda target: copy_blob(source, target, file.sha256, is_stopped))
 
 
 def put_file(folder: int, file: FileEntry, fill: Callable[[int], object]) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,6 +22,7 @@ from longshore.files.patterns import Patterns
 from longshore.files.place import by_blob, checked, put_blob
 from longshore.files.places import disk_errors
 from longshore.files.streams import Sink
+from longshore.files.threads import IsStopped, in_thread
 from longshore.files.transfer import FileClient
 from longshore.model.fileset import FileEntry, Manifest, decode_manifest
 from longshore.ports.files import OnProgress
@@ -63,7 +65,7 @@ class Pulling:
 
     async def manifest(self, sha256: bytes, bounds: Bounds) -> Manifest:
         """The manifest of a version, checked; raises `InvalidInput` if it is none."""
-        descriptor = await self._opened(sha256, None, can_be_near=False)
+        descriptor = await self._opened(sha256, None)
         try:
             size = os.fstat(descriptor).st_size
             if size > bounds.most_files * MAX_ENTRY_BYTES:
@@ -83,11 +85,57 @@ class Pulling:
         progress.add(0)
 
         await self._fetch_small(files)
+        missing = await self._put_at_hand(folder, files, progress)
 
-        async def one(given: tuple[FileEntry, list[FileEntry]]) -> None:
-            await self._put_same(folder, given[1], progress)
+        async def one(same: list[FileEntry]) -> None:
+            await self._put_same(folder, same, progress)
 
-        await side_by_side(by_blob(files), one, self._slots)
+        await side_by_side(missing, one, self._slots)
+
+    async def _put_at_hand(
+        self, folder: int, files: Iterable[FileEntry], progress: Progress
+    ) -> list[list[FileEntry]]:
+        """Puts the files whose bytes are on this machine, and answers the others.
+
+        Many with each call of a thread: to hand over one of a megabyte takes a fifth of the time
+        that its copy does.
+        """
+        missing: list[list[FileEntry]] = []
+        sized = ((same, first.size * len(same)) for first, same in by_blob(files))
+
+        async def some(pack: list[list[FileEntry]]) -> None:
+            put = partial(self._put_some_at_hand, folder, pack, progress)
+            missing.extend(await in_thread(put))
+
+        await side_by_side(in_packs(sized), some, COPIED_AT_ONCE)
+        return missing
+
+    def _put_some_at_hand(
+        self,
+        folder: int,
+        pack: list[list[FileEntry]],
+        progress: Progress,
+        is_stopped: IsStopped,
+    ) -> list[list[FileEntry]]:
+        missing = []
+        for same in pack:
+            source = self._at_hand(same[0].sha256)
+            try:
+                if source is not None:
+                    _put_all(folder, same, source, progress.add, is_stopped)
+            except Damaged:
+                self._cache.drop(same[0].sha256)
+            finally:
+                if source is not None:
+                    os.close(source)
+            if same:
+                missing.append(same)
+        return missing
+
+    def _at_hand(self, sha256: bytes) -> int | None:
+        """A descriptor of a blob that is in the cache, or nearby."""
+        found = self._cache.open(sha256)
+        return _opened_near(self._near, sha256) if found is None else found
 
     async def _fetch_small(self, files: Iterable[FileEntry]) -> None:
         """Brings small blobs that are not cached into the cache, many with each request."""
@@ -109,12 +157,11 @@ class Pulling:
     async def _put_same(self, folder: int, same: list[FileEntry], progress: Progress) -> None:
         """Puts files that have the same bytes. A cached blob that is damaged is fetched anew."""
         first = same[0]
-        left = list(same)
         for is_last in (False, True):
-            source = await self._opened(first.sha256, first.size, can_be_near=not is_last)
+            source = await self._opened(first.sha256, first.size)
             try:
                 async with self._copying:
-                    await asyncio.to_thread(_put_all, folder, left, source, progress.add)
+                    await in_thread(partial(_put_all, folder, same, source, progress.add))
                 return
             except Damaged:
                 self._cache.drop(first.sha256)
@@ -123,12 +170,10 @@ class Pulling:
             finally:
                 os.close(source)
 
-    async def _opened(self, sha256: bytes, size: int | None, *, can_be_near: bool = True) -> int:
-        """A descriptor of a blob, from the cache, from nearby, or fetched into the cache."""
+    async def _opened(self, sha256: bytes, size: int | None) -> int:
+        """A descriptor of a blob, from the cache, or fetched into it."""
         while True:
             found = self._cache.open(sha256)
-            if found is None and can_be_near:
-                found = _opened_near(self._near, sha256)
             if found is not None:
                 return found
             async with self._part(sha256) as part:
@@ -197,11 +242,16 @@ def _is_ours(descriptor: int, path: Path) -> bool:
 
 
 def _put_all(
-    folder: int, left: list[FileEntry], source: int, on_bytes: Callable[[int], None]
+    folder: int,
+    left: list[FileEntry],
+    source: int,
+    on_bytes: Callable[[int], None],
+    is_stopped: IsStopped,
 ) -> None:
+    """Puts files that have the same bytes; those that are put leave the list."""
     while left:
         with disk_errors(f"{shown(left[0].path)} cannot be written"):
-            put_blob(folder, left[0], source)
+            put_blob(folder, left[0], source, is_stopped)
         on_bytes(left.pop(0).size)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -31,6 +30,7 @@ from longshore.files.patterns import Patterns
 from longshore.files.place import by_blob, make_way
 from longshore.files.pulling import Pulling, chosen
 from longshore.files.pushing import Pushing
+from longshore.files.threads import in_thread
 from longshore.files.transfer import FileClient, Terms
 from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import Manifest, NewVersion
@@ -207,19 +207,10 @@ class WorkerFiles:
             raise Unmatched(gone) from None
 
     async def _collected(self, folder: int, given: tuple[str, ...]) -> Manifest:
-        stopped = threading.Event()
-        told = Collecting(is_stopped=stopped.is_set)
-        patterns = Patterns(given)
-        work = asyncio.ensure_future(
-            asyncio.to_thread(collect, folder, patterns, self._terms.bounds, told)
+        patterns, bounds = Patterns(given), self._terms.bounds
+        return await in_thread(
+            lambda is_stopped: collect(folder, patterns, bounds, Collecting(is_stopped=is_stopped))
         )
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            stopped.set()
-            # The descriptor of the folder must outlive the thread that reads it.
-            await asyncio.gather(work, return_exceptions=True)
-            raise
 
     @asynccontextmanager
     async def _within(self, client: FileClient, what: str) -> AsyncIterator[None]:

@@ -16,11 +16,11 @@ from longshore.files.collect import (
     Bounds,
     Collecting,
     Refused,
-    Stopped,
     Unmatched,
     collect,
 )
 from longshore.files.patterns import Patterns
+from longshore.files.threads import Stopped
 from longshore.model.fileset import Manifest
 
 BOUNDS = Bounds(most_bytes=10_000_000, most_files=1_000)

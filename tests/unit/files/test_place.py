@@ -11,6 +11,7 @@ import pytest
 from longshore.errors import Damaged, InvalidInput
 from longshore.files.beneath import opened_folder
 from longshore.files.place import AlreadyThere, checked, put_blob
+from longshore.files.threads import Stopped
 from longshore.model.fileset import FileEntry, Manifest
 
 TEXT = b"bytes of a blob"
@@ -59,6 +60,16 @@ def test_a_job_that_changes_its_input_does_not_change_the_blob(blob: Path, into:
     assert placed.stat().st_ino != blob.stat().st_ino
     placed.write_bytes(b"changed")
     assert blob.read_bytes() == TEXT
+
+
+def test_a_copy_that_is_told_to_stop_leaves_nothing(blob: Path, into: Path) -> None:
+    source = os.open(blob, os.O_RDONLY)
+    try:
+        with opened_folder(into) as folder, pytest.raises(Stopped):
+            put_blob(folder, entry("data"), source, lambda: True)
+    finally:
+        os.close(source)
+    assert list(into.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/evil", "a/../../out", "a/./b", ""])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -93,6 +94,19 @@ async def test_what_a_gateway_on_this_machine_has_is_copied_without_it(tmp_path:
         publish(gateway, await take(files, Output("data"), made))
         await bring(files, Input("data"), into)
         assert 0 < files._client.received_bytes < 1_000, "the manifest came, and no file"
+    assert (into / "a").read_text() == "1" * 100_000
+    assert (into / "b").read_text() == "2"
+
+
+async def test_what_lies_damaged_on_this_machine_comes_from_the_gateway(tmp_path: Path) -> None:
+    made, into = fill(tmp_path / "one", a="1" * 100_000, b="2"), fill(tmp_path / "into", own="1")
+    async with worker(tmp_path, near=tmp_path / "near") as (files, gateway):
+        publish(gateway, await take(files, Output("data"), made))
+        shutil.copytree(tmp_path / "files", tmp_path / "near")
+        for blob in (tmp_path / "near").glob("??/??/*"):
+            blob.chmod(0o600)
+            blob.write_bytes(blob.read_bytes()[:-1] + b"!")
+        await bring(files, Input("data"), into)
     assert (into / "a").read_text() == "1" * 100_000
     assert (into / "b").read_text() == "2"
 

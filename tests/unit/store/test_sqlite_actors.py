@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 from tests.unit.store.test_sqlite_claim import InlineDispatcher
 
+from longshore.model.actor import TURNS_KEPT
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Failed, Retried
 from longshore.model.reports import OutboxJob, OutboxMessage
@@ -132,3 +133,18 @@ def test_turn_costs_the_same_however_many_messages_wait_in_its_mailbox(desk: Des
 def test_actor_of_a_job_stands_before_its_long_columns(desk: Desk) -> None:
     columns = [row[1] for row in desk.connection.execute("PRAGMA table_info(job)")]
     assert columns.index("actor_id") < columns.index("options") < columns.index("args")
+
+
+def test_a_long_life_of_one_actor_leaves_as_many_rows_as_a_short_one(desk: Desk) -> None:
+    desk.asleep("a")
+
+    def rows_after(turns: int) -> list[int]:
+        for _ in range(turns):
+            desk.pump(Batch(sends=[a_message(key="a"), an_ask(key="a")]))
+            [turn] = desk.turns(1)
+            desk.pump(Batch([taken(turn, outbox=answered(turn))]))
+        tables = ("actor", "turn", "message", "job", "log", "listed_field")
+        counts = [desk.connection.execute(f"SELECT count(*) FROM {one}") for one in tables]
+        return [int(count.fetchone()[0]) for count in counts]
+
+    assert rows_after(2 * TURNS_KEPT) == rows_after(200)

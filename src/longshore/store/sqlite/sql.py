@@ -49,6 +49,8 @@ class Bulk:
         """Executes it over all rows, a piece at a time; answers how many rows it changed."""
         if not rows:
             return 0
+        if len(rows) == 1:
+            return connection.execute(self._sized(1), (*same, *rows[0])).rowcount
         pieces = self.pieces(rows, same)
         return sum([connection.execute(text, values).rowcount for text, values in pieces])
 
@@ -74,6 +76,9 @@ class Lookup(Bulk, Generic[T]):
 
     def find(self, connection: sqlite3.Connection, keys: Sequence[Row]) -> list[T]:
         """The answers for all keys, in no order."""
+        if len(keys) == 1:
+            [(answer,)] = connection.execute(self._sized(1), keys[0])
+            return self._decoder.decode(answer)
         found: list[T] = []
         for text, values in self.pieces(keys):
             found += self._decoder.decode(connection.execute(text, values).fetchone()[0])
