@@ -1,41 +1,22 @@
-"""Asks for what `group show` tells beside counts, and for the neighbours of a job in its group."""
+"""Asks for what `group show` tells beside counts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from collections.abc import Collection
 from uuid import UUID
 
 from longshore.cli.view.groups import ShownGroup, parts_of
 from longshore.client.connection import Connection
+from longshore.client.forecasting import forecast_of, run_times_of
+from longshore.client.neighbours import MAX_PATH_JOBS
 from longshore.core.grown import with_scopes
 from longshore.core.outlook import (
-    Forecast,
     cost,
     critical_path,
-    forecast,
     remaining,
-    usable_slots,
 )
-from longshore.errors import LongshoreError, Unavailable
-from longshore.model.group import ENDED_GROUPS, GATE, Condition, Group, GroupState, NodeView
-from longshore.model.job import Job, JobFilter, JobState
-from longshore.model.run_time import RunTime
-
-MAX_PATH_JOBS: Final = 5_000
-"""Of a group with more jobs nobody looks for the critical path, or for what depends on a job."""
-_RUNNING_LOOKED_AT: Final = 1_000
-
-
-class Neighbours(NamedTuple):
-    """The jobs that a job of a group depends on, and those that depend on it."""
-
-    after: Sequence[NodeView]
-    dependents: Sequence[NodeView]
-    on: Condition
-    taken_from: int | None = None
-    """The number of the job of an earlier run whose result it took over."""
+from longshore.model.group import ENDED_GROUPS, GATE, Group
+from longshore.model.job import Job, JobState
 
 
 async def keys_of(connection: Connection, group: Group, jobs: Collection[Job]) -> dict[UUID, str]:
@@ -65,51 +46,8 @@ async def with_outlook(connection: Connection, shown: ShownGroup) -> ShownGroup:
     gates = [node.key for node in nodes if node.kind == GATE and node.state is JobState.READY]
     shown = shown._replace(gates=tuple(gates), parts=parts_of(nodes))
     live = remaining(nodes)
-    times = await _run_times(connection, live)
+    times = await run_times_of(connection, live)
     path = critical_path(live, times)
     return shown._replace(
-        critical_path=path, forecast=await _forecast(connection, group, live, times)
-    )
-
-
-async def _run_times(connection: Connection, live: Sequence[NodeView]) -> Mapping[str, RunTime]:
-    try:
-        return await connection.run_times({node.kind for node in live}) if live else {}
-    except Unavailable:
-        raise
-    except LongshoreError:
-        # A dispatcher of an older version does not know them.
-        return {}
-
-
-async def _forecast(
-    connection: Connection, group: Group, live: Sequence[NodeView], times: Mapping[str, RunTime]
-) -> Forecast | None:
-    if not times or group.state is not GroupState.RUNNING:
-        return None
-    wanted = JobFilter((JobState.RUNNING,), group=group.id, limit=_RUNNING_LOOKED_AT)
-    running = (await connection.jobs(wanted)).jobs
-    now = datetime.now(UTC)
-    ran_s = {job.id: _ran_s(job, now) for job in running}
-    return forecast(live, times, ran_s, usable_slots(live, await connection.capacity()))
-
-
-def _ran_s(job: Job, now: datetime) -> float:
-    return 0.0 if job.started_at is None else (now - job.started_at).total_seconds()
-
-
-async def neighbours(connection: Connection, group: Group, job: UUID) -> Neighbours | None:
-    """What a job depends on and what depends on it; None if its group is large."""
-    if group.jobs > MAX_PATH_JOBS:
-        return None
-    nodes = [node async for node in connection.all_nodes(group.id)]
-    own = next((node for node in nodes if node.job == job), None)
-    if own is None:
-        return None
-    wanted = set(own.after)
-    return Neighbours(
-        [node for node in nodes if node.key in wanted],
-        [node for node in nodes if own.key in node.after],
-        own.on,
-        own.taken_from,
+        critical_path=path, forecast=await forecast_of(connection, group, live, times)
     )

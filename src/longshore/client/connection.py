@@ -29,6 +29,7 @@ from longshore.errors import (
     Unavailable,
 )
 from longshore.model.access import AskerView, Audited, AuditFilter, NewToken, Token
+from longshore.model.depth import LaneView
 from longshore.model.group import (
     AddedNode,
     GateVerdict,
@@ -380,6 +381,11 @@ class Connection(Conversation):
     async def queues(self) -> tuple[QueueView, ...]:
         """The queues, and how many jobs they hold."""
         answer: tuple[QueueView, ...] = await self._ask(messages.ListQueues)
+        return answer
+
+    async def lanes(self) -> tuple[LaneView, ...]:
+        """The lanes that hold jobs, and what holds their ready ones back."""
+        answer: tuple[LaneView, ...] = await self._ask(messages.ListLanes)
         return answer
 
     async def pause(self, queue: str, paused: bool = True) -> None:

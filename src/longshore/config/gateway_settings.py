@@ -17,6 +17,13 @@ class GatewaySettings(Struct, frozen=True, kw_only=True):
     Where other machines can reach the gateway, `auto` requires tokens, except if `http_insecure`.
     """
 
+    http_board_token: str = ""
+    """A file with the token by which the dashboard is shown to who has none: a board to read.
+
+    Make the token with `longshore token create --role read --hide-payloads`. It is for pages only:
+    the API asks everybody for a token as before.
+    """
+
     http_tls_cert: str = ""
     """The file with the certificate for HTTPS, and its chain. Read again when it changes."""
 

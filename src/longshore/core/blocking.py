@@ -9,7 +9,9 @@ from typing import Final
 from longshore.core.capacity import pool_busy, pool_slots
 from longshore.core.lanes import serves
 from longshore.core.resources import Amounts, has, split, taken
+from longshore.model.depth import LaneDepth, LaneView
 from longshore.model.group import GATE, NOT_RUN
+from longshore.model.job import JobState
 from longshore.model.worker import Lane, WorkerView
 
 
@@ -67,6 +69,24 @@ def cause_of(
     if busy >= slots:
         return Cause.BUSY
     return Cause.STARTING if fitting(lane, able) else Cause.RESOURCES
+
+
+def lane_views(depths: Iterable[LaneDepth], workers: Sequence[WorkerView]) -> list[LaneView]:
+    """Lanes as they are shown: each with what holds its ready jobs back."""
+    return [_lane_view(one, workers) for one in depths]
+
+
+def _lane_view(depth: LaneDepth, workers: Sequence[WorkerView]) -> LaneView:
+    is_ready = depth.counts.get(JobState.READY, 0)
+    return LaneView(
+        queue=depth.lane.queue,
+        kind=depth.lane.kind,
+        target=depth.lane.target,
+        paused=depth.paused,
+        counts={state.value: count for state, count in depth.counts.items() if count},
+        oldest_at=depth.oldest_at,
+        held_back=cause_of(depth.lane, workers, paused=depth.paused).value if is_ready else "",
+    )
 
 
 def fitting(lane: Lane, able: Iterable[WorkerView]) -> list[WorkerView]:

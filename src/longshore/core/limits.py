@@ -23,6 +23,9 @@ MAX_REQUEST_JOBS: Final = 1_000
 MAX_DRAINED: Final = 100
 """How many workers one request may name."""
 MAX_LISTED: Final = 10_000
+MAX_SEARCHED_ARGS: Final = 8
+MAX_SEARCHED_CHARS: Final = 500
+MAX_SEARCH_CHARS: Final = 5_000
 """How many jobs one request may list."""
 MAX_NAME_CHARS: Final = 200
 RESERVED_PREFIX: Final = "longshore."

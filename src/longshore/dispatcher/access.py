@@ -45,6 +45,7 @@ from longshore.dispatcher.tasks import Tasks
 from longshore.errors import Conflict, NotAllowed, NotAuthenticated, NotFound, StoreUnavailable
 from longshore.model.access import AuditEntry, Scope, Token
 from longshore.model.actor import ActorPage
+from longshore.model.depth import LaneView
 from longshore.model.job import JobPage, Submission
 from longshore.model.run_time import RunTime
 from longshore.model.schedule import Schedule
@@ -74,7 +75,7 @@ NEEDS: Final[dict[type, Right]] = {
         (m.ListWorkers, m.ListDispatchers, m.ShowCapacity, m.ShowKind, m.ListRunTimes),
         Right.READ,
     ),
-    m.ListQueues: Right.READ,
+    **dict.fromkeys((m.ListQueues, m.ListLanes), Right.READ),
     **dict.fromkeys((a.ShowActor, a.ListActors, a.ListTurns, a.ListMail), Right.READ),
     **dict.fromkeys((m.Submit, m.SubmitGroup, m.AddToGroup, m.Cancel, m.Retry), Right.SUBMIT),
     **dict.fromkeys(
@@ -266,6 +267,8 @@ class Access:
             check_named(asker)
         if not asker.scope.payloads and isinstance(request, m.ReadLogs | f.BlobRequest):
             check_payloads(asker, "logs" if isinstance(request, m.ReadLogs) else "files")
+        if not asker.scope.payloads and isinstance(request, m.ListJobs) and request.wanted.args:
+            check_payloads(asker, "arguments")
         if is_whole(asker.scope):
             return request
         return await self._in_reach(asker, request)
@@ -417,6 +420,8 @@ def _is_in_reach(scope: Scope, listed: Any) -> bool:
     match listed:
         case QueueView():
             return reaches_queue(scope, listed.name)
+        case LaneView():
+            return reaches(scope, listed.queue, listed.kind)
         case Schedule():
             return _reaches_schedule(scope, listed)
         case RunTime():

@@ -26,6 +26,8 @@ from longshore.core.limits import (
     MAX_LISTED,
     MAX_NAME_CHARS,
     MAX_REQUEST_JOBS,
+    MAX_SEARCHED_ARGS,
+    MAX_SEARCHED_CHARS,
     check_length,
     check_name,
 )
@@ -78,7 +80,7 @@ def check_request(request: m.Request) -> None:
             check_name("queue", request.queue)
         case m.Show() | m.Why() | m.ReadLogs() | m.Hello() | m.ShowCapacity():
             pass
-        case m.ListWorkers() | m.ListDispatchers() | m.ListQueues():
+        case m.ListWorkers() | m.ListDispatchers() | m.ListQueues() | m.ListLanes():
             pass
         case m.RetryGroup() | m.RerunGroup():
             _check_count(request, "jobs", len(request.keys), MAX_REQUEST_JOBS)
@@ -215,6 +217,12 @@ def _check_filter(request: m.ListJobs, wanted: JobFilter) -> None:
         check_length("LISTJOBS: a label", label, MAX_LABEL_CHARS)
     for name in (wanted.kind, wanted.queue):
         check_length("LISTJOBS: a name", name or "", MAX_NAME_CHARS)
+    _check_count(request, "arguments", len(wanted.args), MAX_SEARCHED_ARGS)
+    for text in (
+        wanted.error or "",
+        *(part for one in wanted.args for part in (one.path, one.value)),
+    ):
+        check_length("LISTJOBS: a text to search for", text, MAX_SEARCHED_CHARS)
 
 
 def _check_group_filter(request: m.ListGroups, wanted: GroupFilter) -> None:

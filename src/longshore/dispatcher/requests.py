@@ -232,6 +232,8 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
             return await service.run_times(request)
         case m.ListQueues():
             return await service.queues()
+        case m.ListLanes():
+            return await service.lanes()
         case m.Pause():
             await service.pause(request)
             return None

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import structs
 
-from longshore import _version
+from longshore._version import __version__
 from longshore.config import DispatcherSettings
 from longshore.core.access import (
     LOCAL,
@@ -31,6 +31,7 @@ from longshore.core.access import (
     with_submitter,
 )
 from longshore.core.additions import check_addition, naming_job
+from longshore.core.blocking import lane_views
 from longshore.core.capacity import capacity, declared, with_peaks
 from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, named
 from longshore.core.keys import within_key
@@ -52,6 +53,7 @@ from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind, from_code
 from longshore.model.access import AuditEntry
 from longshore.model.actor import Reply
+from longshore.model.depth import LaneView
 from longshore.model.group import (
     NOT_RUN,
     GateVerdict,
@@ -304,11 +306,11 @@ class Service:
 
     async def jobs(self, request: m.ListJobs) -> JobPage:
         """Jobs, newest first."""
-        since = request.wanted.since
-        if since is not None and since.utcoffset() is None:
-            raise InvalidInput(
-                f"since {since.isoformat()} has no time zone; give a time with its zone"
-            )
+        for name, at in (("since", request.wanted.since), ("until", request.wanted.until)):
+            if at is not None and at.utcoffset() is None:
+                raise InvalidInput(
+                    f"{name} {at.isoformat()} has no time zone; give a time with its zone"
+                )
         page = await self._store.jobs(request.wanted)
         return JobPage(self._runtime.shown(page.jobs), page.stopped_at)
 
@@ -398,10 +400,13 @@ class Service:
         """Every queue that ever held a job or was paused."""
         return await self._store.queues()
 
+    async def lanes(self) -> list[LaneView]:
+        """Every lane that holds jobs, and what holds its ready ones back."""
+        return lane_views(await self._store.depths(), await self.workers())
+
     async def hello(self) -> m.HelloAnswer:
         """Which dispatcher answers."""
-        version = _version.__version__
-        return m.HelloAnswer(m.PROTOCOL_VERSION, version, self._dispatcher, self._utc())
+        return m.HelloAnswer(m.PROTOCOL_VERSION, __version__, self._dispatcher, self._utc())
 
     # changing
 

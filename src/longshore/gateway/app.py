@@ -12,12 +12,12 @@ import msgspec
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Route, Router, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from longshore.core.access import Right
 from longshore.errors import InvalidInput, LongshoreError, NotAuthenticated
-from longshore.gateway.asking import asked_by, asking, bearer, ticket_of
+from longshore.gateway.asking import asked_by, asking, bearer, cookie_token, ticket_of
 from longshore.gateway.bodies import JSON, media_type
 from longshore.gateway.fleet import explain_error, show_metrics
 from longshore.gateway.guard import Guard
@@ -25,6 +25,8 @@ from longshore.gateway.ids import ids_of
 from longshore.gateway.meter import MEASURED, Metering
 from longshore.gateway.openapi import document
 from longshore.gateway.operation import Call, Gateway, Operation
+from longshore.gateway.pages.sign_in import error_answer
+from longshore.gateway.pages.table import PAGE_OPERATIONS
 from longshore.gateway.problems import MethodNotAllowed, NoRoute, problem_answer
 from longshore.gateway.routes import OPERATIONS
 
@@ -74,10 +76,15 @@ _PAGES = (
 )
 
 
+def _forms(path: str) -> Iterable[str]:
+    """The address of a list, which may leave out its last slash."""
+    return (path, path.rstrip("/")) if path.endswith("/") and path != "/" else (path,)
+
+
 def make_app(gateway: Gateway) -> ASGIApp:
     """The application of a gateway."""
     by_path: dict[str, dict[str, Operation]] = {}
-    for one in (*OPERATIONS, *_PAGES):
+    for one in (*OPERATIONS, *_PAGES, *PAGE_OPERATIONS):
         by_path.setdefault(one.path, {})[one.method] = one
     routes = [
         Route(path.replace("{path}", "{path:path}"), _Resource(gateway, methods))
@@ -85,8 +92,18 @@ def make_app(gateway: Gateway) -> ASGIApp:
         for path in _forms(listed)
     ]
     router = Router(routes, redirect_slashes=False, default=_no_route)
-    guard = Guard(_Packing(router), gateway.settings, gateway.own_host)
+    guard = Guard(_Packing(router), gateway.settings, gateway.own_host, _is_page)
     return Metering(guard, gateway.meter)
+
+
+_PAGE_PATHS = [
+    compile_path(path)[0] for one in PAGE_OPERATIONS if one.is_page for path in _forms(one.path)
+]
+
+
+def _is_page(path: str) -> bool:
+    """Whether a page of the dashboard is at a path."""
+    return any(one.fullmatch(path) for one in _PAGE_PATHS)
 
 
 class _Packing:
@@ -100,11 +117,6 @@ class _Packing:
         """Answers one request."""
         app: ASGIApp = self._router if _FILES.match(scope["path"]) else self._packed
         await app(scope, receive, send)
-
-
-def _forms(path: str) -> Iterable[str]:
-    """The address of a list, which may leave out its last slash."""
-    return (path, path.rstrip("/")) if path.endswith("/") else (path,)
 
 
 async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,9 +139,13 @@ class _Resource:
         request = Request(scope, receive)
         try:
             operation = self._operation(request)
-            token = await self._token(operation, request)
         except LongshoreError as error:
             await problem_answer(error)(scope, receive, send)
+            return
+        try:
+            token = await self._token(operation, request)
+        except LongshoreError as error:
+            await _refusal(operation, request, error)(scope, receive, send)
             return
         # Around the sending too: a stream asks dispatchers while it is sent.
         with asked_by(token):
@@ -138,7 +154,7 @@ class _Resource:
             except ClientDisconnect:
                 return
             except LongshoreError as error:
-                response = problem_answer(error)
+                response = _refusal(operation, request, error)
             await response(scope, receive, send)
 
     def _operation(self, request: Request) -> Operation:
@@ -158,7 +174,9 @@ class _Resource:
             return None
         if operation.takes_ticket and ticket_of(request.headers):
             return None  # a dispatcher judges the ticket
-        token = bearer(request.headers)
+        token = bearer(request.headers) or cookie_token(request.method, request.headers)
+        if token is None and operation.is_page:
+            token = self._gateway.board
         if token is None and self._gateway.needs_token:
             raise NotAuthenticated("this needs a token: send `Authorization: Bearer ls_…`")
         if token is not None:
@@ -168,12 +186,18 @@ class _Resource:
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
         request.scope["path_params"] = _decoded(request.path_params)
-        if operation.body is None and not (operation.is_octets or operation.takes_bytes):
+        takes_other = operation.is_octets or operation.takes_bytes or operation.takes_form
+        if operation.body is None and not takes_other:
             media_type(request)  # which raises for what a page of another site could send
         call = Call(self._gateway, operation, request)
         key = request.headers.get("idempotency-key")
         with ids_of(operation.method, request.scope["path"], key, asking()):
             return await operation.do(call)
+
+
+def _refusal(operation: Operation, request: Request, error: LongshoreError) -> Response:
+    """An error: as a page, where a browser wants one."""
+    return error_answer(request, error) if operation.is_page else problem_answer(error)
 
 
 def _decoded(names: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 
 from longshore.client.connection import Connection
 from longshore.config import GatewaySettings
@@ -24,6 +25,8 @@ from longshore.gateway.problems import TooManyRequests
 MOST_BUCKETS: Final = 10_000
 KEPT_S: Final = 0.5
 _SCHEME: Final = "bearer "
+COOKIE: Final = "longshore_token"
+_SAME, _DIRECT = "same-origin", "none"
 
 _asking: ContextVar[bytes | None] = ContextVar("_asking", default=None)
 
@@ -63,6 +66,30 @@ def ticket_of(headers: Headers) -> str:
     return text.strip() if scheme.lower() == TICKET_SCHEME.lower() else ""
 
 
+def cookie_token(method: str, headers: Headers) -> bytes | None:
+    """The hash of the token in the cookie of the dashboard; None if it does not count.
+
+    It counts for what a page of ours asks, and for what a person opens directly. That a browser
+    says so itself (`Sec-Fetch-Site`), so a request without it is no browser's that knows our pages.
+    """
+    site = headers.getlist("sec-fetch-site")
+    own = [_SAME, _DIRECT] if method in ("GET", "HEAD") else [_SAME]
+    token = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+    return hash_of(token) if len(site) == 1 and site[0] in own and is_token(token) else None
+
+
+def comes_from_elsewhere(headers: Headers) -> bool:
+    """Whether a page of another site leads to this one."""
+    return any(site not in (_SAME, _DIRECT) for site in headers.getlist("sec-fetch-site"))
+
+
+def navigates(method: str, headers: Headers) -> bool:
+    """Whether a browser opens an address as a page of its own, in no frame."""
+    wanted = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    is_so = all(headers.getlist(name) == [value] for name, value in wanted.items())
+    return is_so and method == "GET" and "origin" not in headers
+
+
 class KnownAskers:
     """Whose the tokens are, as dispatchers said lately."""
 
@@ -73,6 +100,10 @@ class KnownAskers:
 
     async def check(self, token: bytes, right: Right) -> None:
         """Raises unless the holder of a token has this right."""
+        check_right(await self.asker(token), right)
+
+    async def asker(self, token: bytes) -> Asker:
+        """Who holds a token."""
         now = self._now()
         asked_at, asker = self._known.get(token, (float("-inf"), Asker()))
         if now - asked_at >= KEPT_S:
@@ -82,7 +113,7 @@ class KnownAskers:
                 self._known.clear()
             asker = Asker(found.name, found.role, found.scope)
             self._known[token] = (now, asker)
-        check_right(asker, right)
+        return asker
 
 
 class Rates:

@@ -33,6 +33,11 @@ async def list_queues(call: Call) -> Response:
     return answer({"queues": [jsonable.queue(one) for one in await call.connection.queues()]})
 
 
+async def list_lanes(call: Call) -> Response:
+    """Lists the lanes that hold jobs, and what holds their ready ones back."""
+    return answer({"lanes": jsonable.plain(await call.connection.lanes())})
+
+
 async def pause_queue(call: Call) -> Response:
     """Lets no job of a queue start."""
     return await _set_paused(call, True)

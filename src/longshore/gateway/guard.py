@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from longshore.config import GatewaySettings
 from longshore.core import webhooks
 from longshore.core.tracing import is_traceparent
 from longshore.errors import LongshoreError, Unavailable
+from longshore.gateway.asking import navigates
 from longshore.gateway.problems import Forbidden, Misdirected, problem_answer
 
 REQUEST_ID: Final = "X-Request-ID"
@@ -35,8 +37,15 @@ log = logging.getLogger("longshore.gateway")
 class Guard:
     """Lets requests through to an application, or answers them itself."""
 
-    def __init__(self, app: ASGIApp, settings: GatewaySettings, own_host: str = "") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: GatewaySettings,
+        own_host: str = "",
+        is_page: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._app = app
+        self._is_page = is_page
         named = (*settings.http_hosts, *([own_host] if own_host else []))
         self._hosts = _LOCAL_HOSTS | {host.lower() for host in named}
         self._most = settings.max_http_requests
@@ -50,7 +59,7 @@ class Guard:
         sending = _Sending(send, headers)
         self._under_way += 1
         try:
-            self._check(headers)
+            self._check(scope, headers)
             await self._app(scope, receive, sending)
         except LongshoreError as error:
             await _answer(error, scope, receive, sending)
@@ -61,9 +70,12 @@ class Guard:
         finally:
             self._under_way -= 1
 
-    def _check(self, headers: Headers) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
         self._check_host(headers)
-        _check_site(headers)
+        # A link of another site may lead to a page: that reads and changes nothing, and comes
+        # without the cookie.
+        opens = navigates(scope["method"], headers) and self._is_page(scope["path"])
+        _check_site(headers, opens_page=opens)
         if self._under_way > self._most:
             raise Unavailable(
                 f"the gateway has too many requests under way (max_http_requests: {self._most:,}); "
@@ -80,7 +92,7 @@ class Guard:
             )
 
 
-def _check_site(headers: Headers) -> None:
+def _check_site(headers: Headers, *, opens_page: bool = False) -> None:
     """Raises if a browser sends the request for a page of another site, or a gateway a callback.
 
     A callback comes from this machine, but what it says and where it goes, somebody else chose.
@@ -92,7 +104,7 @@ def _check_site(headers: Headers) -> None:
         if origin not in (f"http://{host}", f"https://{host}"):
             raise Forbidden(f"the origin {origin!r} is not this gateway; its pages may not call it")
     for site in headers.getlist("sec-fetch-site"):
-        if site not in _OWN_SITES:
+        if site not in _OWN_SITES and not opens_page:
             raise Forbidden(f"a page of another site sends this ({site}); it may not call the API")
 
 

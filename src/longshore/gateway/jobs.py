@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
@@ -14,8 +14,9 @@ from starlette.responses import Response
 from longshore.client import etcdq, jsonable
 from longshore.client.callbacks import callbacks_of
 from longshore.client.kind import Terms
+from longshore.client.searching import searched
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
-from longshore.core.limits import MAX_LABELS
+from longshore.core.limits import MAX_LABELS, MAX_SEARCH_CHARS
 from longshore.core.tracing import with_trace
 from longshore.core.usage import used_by
 from longshore.errors import (
@@ -34,7 +35,7 @@ from longshore.gateway.models import CallbackParts, Label, NewJob, NewJobs, Numb
 from longshore.gateway.operation import Call, answer
 from longshore.gateway.problems import KeyReused
 from longshore.model.ids import parse_ref
-from longshore.model.job import CancelVerdict, Job, JobFilter, JobState, RetryVerdict, Submission
+from longshore.model.job import CancelVerdict, Job, JobState, RetryVerdict, Submission
 from longshore.model.program import CONTAINER_KIND
 from longshore.payload import etcdq as documents
 from longshore.payload.values import pack
@@ -63,6 +64,9 @@ class ShowQuery(Struct, frozen=True):
 class JobsQuery(Struct, frozen=True):
     """Which jobs to list."""
 
+    q: Annotated[str, Meta(max_length=MAX_SEARCH_CHARS)] = ""
+    """A search, such as `state:failed arg.tenant:acme error:timeout`; other parameters go before
+    its terms."""
     state: tuple[JobState, ...] = ()
     kind: str | None = None
     queue: str | None = None
@@ -258,19 +262,18 @@ async def list_jobs(call: Call) -> Response:
     group = None if query.group is None else parse_ref(query.group, "group")
     if isinstance(group, int):
         group = (await call.connection.group(group)).id
-    page = await call.connection.jobs(
-        JobFilter(
-            states=query.state,
-            kind=query.kind,
-            queue=query.queue,
-            worker=query.worker,
-            before=query.before,
-            limit=limit,
-            labels=query.label,
-            since=None if query.since is None else moment(query.since),
-            group=group,
-        )
-    )
+    found = await searched(call.connection, query.q, datetime.now(UTC), query.before, limit)
+    said = {
+        "states": query.state,
+        "kind": query.kind,
+        "queue": query.queue,
+        "worker": query.worker,
+        "labels": query.label,
+        "since": None if query.since is None else moment(query.since),
+        "group": group,
+    }
+    wanted = structs.replace(found, **{name: value for name, value in said.items() if value})
+    page = await call.connection.jobs(wanted)
     after = page.jobs[-1].number if len(page.jobs) == limit else page.stopped_at
     document = {"jobs": [jsonable.brief(job) for job in page.jobs], "next": after}
     return answer(document, headers=None if after is None else call.next_link(before=after))

@@ -29,6 +29,7 @@ from longshore.core.limits import MAX_KEY_CHARS as MAX_ACTOR_KEY_CHARS
 from longshore.gateway.web_models import ShownWebWorker
 from longshore.model.access import Role
 from longshore.model.actor import Actor, ActorTerms
+from longshore.model.depth import LaneView
 from longshore.model.group import Group, GroupState, NodeView
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options
 from longshore.model.log import LogLine
@@ -468,6 +469,12 @@ class QueueList(Struct, frozen=True):
     """The queues."""
 
     queues: list[QueueView]
+
+
+class LaneList(Struct, frozen=True):
+    """The lanes that hold jobs."""
+
+    lanes: list[LaneView]
 
 
 class WorkerList(Struct, frozen=True):

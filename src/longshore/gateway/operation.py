@@ -34,6 +34,7 @@ from longshore.gateway.bodies import JSON, NDJSON, OCTETS, Bodies, decoded, medi
 from longshore.gateway.file_keeping import FileKeeping
 from longshore.gateway.kinds import KnownKinds
 from longshore.gateway.meter import Meter
+from longshore.gateway.pages.throughput import Throughput
 from longshore.gateway.problems import UnsupportedMediaType
 from longshore.gateway.streams import Streams
 from longshore.gateway.submits import Submits
@@ -56,6 +57,7 @@ class Gateway:
         *,
         needs_token: bool = False,
         own_host: str = "",
+        board: bytes | None = None,
         web: WebWorkers | None = None,
         files: FileKeeping | None = None,
         utc: Callable[[], float] = time,
@@ -72,6 +74,8 @@ class Gateway:
         """Whether a request without a token is refused."""
         self.own_host = own_host
         """The address that it listens on, if that is one that a client can name."""
+        self.board = board
+        """The hash of the token by which pages are shown to who has none; None if there is none."""
         self.rates = Rates(settings, monotonic)
         self.askers = KnownAskers(connection, monotonic)
         self.outcomes = Outcomes(connection)
@@ -82,6 +86,7 @@ class Gateway:
         self.closing = asyncio.Event()
         """Set when the process is told to stop: what waits ends then."""
         self.streams = Streams(connection, settings, self.closing)
+        self.throughput = Throughput(connection)
 
 
 class NoQuery(Struct, frozen=True):
@@ -119,6 +124,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     """When it answers with a stream of events; empty if it never does."""
     needs_match: bool = False
     """Whether it needs `If-Match`."""
+    is_page: bool = False
+    """Whether a browser shows its answer: then its errors are pages, too."""
+    takes_form: bool = False
+    """Whether its body is a form of a page."""
 
     @property
     def tag(self) -> str:

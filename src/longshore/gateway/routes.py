@@ -346,6 +346,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: m.QueueList},
     ),
     Operation(
+        method="GET",
+        path="/dispatcher/lanes/",
+        id="list_lanes",
+        needs=Right.READ,
+        summary="List the lanes that hold jobs, and what holds their ready ones back.",
+        do=fleet.list_lanes,
+        answers={200: m.LaneList},
+    ),
+    Operation(
         method="POST",
         path="/dispatcher/queues/{name}/pause",
         id="pause_queue",

@@ -165,13 +165,15 @@ class Streams:
         key: Hashable,
         look: Callable[[], Awaitable[T]],
         until_changed: Callable[[T], Awaitable[None]] | None = None,
+        longest_s: float | None = None,
     ) -> AsyncGenerator[T, None]:
         """What a look sees, and again whenever it sees something else.
 
-        It looks again when `until_changed` returns, or else after a pause.
+        It looks again when `until_changed` returns, or else after a pause, of `longest_s` at most.
         """
         # What one token's holder sees, another's may not.
-        with self._watching((asking(), key), look, until_changed) as watch:
+        pace = Pace(self._settings, longest_s)
+        with self._watching((asking(), key), look, until_changed, pace) as watch:
             number = 0
             while True:
                 number, seen = await watch.after(number)
@@ -183,13 +185,14 @@ class Streams:
         key: Hashable,
         look: Callable[[], Awaitable[T]],
         until_changed: Callable[[T], Awaitable[None]] | None,
+        pace: Pace,
     ) -> Iterator[_Watch[T]]:
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = _Watch(look, until_changed)
             # A token may be revoked although nothing changes.
             longest_s = None if asking() is None else self._settings.stream_idle_poll_s
-            watch.task = asyncio.create_task(watch.run(Pace(self._settings), longest_s))
+            watch.task = asyncio.create_task(watch.run(pace, longest_s))
         watch.watchers += 1
         try:
             yield watch

@@ -30,3 +30,19 @@ class LaneDepth(Struct, frozen=True):
     counts: Mapping[JobState, int]
     paused: bool = False
     oldest_at: datetime | None = None
+
+
+class LaneView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A lane that holds jobs, as it is shown: `counts` by state, ended jobs until they are pruned.
+
+    `held_back` says what keeps its ready jobs from running (`core.blocking`); empty if none is
+    ready. `oldest_at` is as in `LaneDepth`.
+    """
+
+    queue: str
+    kind: str
+    target: str = ""
+    paused: bool = False
+    counts: dict[str, int] = {}
+    oldest_at: datetime | None = None
+    held_back: str = ""

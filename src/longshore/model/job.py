@@ -271,11 +271,23 @@ class LogEntry(Struct, frozen=True):
     data: bytes
 
 
+class ArgTerm(Struct, frozen=True, array_like=True):
+    """An argument, or a part of one, that a job must have been given.
+
+    `path` names it, its parts divided by dots: `user.id`, `items.0`. `value` is its text: a string
+    as it is, any other value as JSON has it.
+    """
+
+    path: str
+    value: str
+
+
 class JobFilter(Struct, frozen=True, omit_defaults=True):
     """Which jobs to list: those that match every given field, newest first.
 
-    Their numbers are below `before`. They have all `labels`, and came at `since` or later. If `ids`
-    are given, they are among these.
+    Their numbers are below `before`. They have all `labels`, and came at `since` or later, and
+    before `until`. If `ids` are given, they are among these. Their last attempt ran, or runs, for
+    at least `slower_s`. The text `error` occurs in what went wrong. They have all `args`.
     """
 
     states: tuple[JobState, ...] = ()
@@ -288,6 +300,10 @@ class JobFilter(Struct, frozen=True, omit_defaults=True):
     since: datetime | None = None
     group: UUID | None = None
     ids: tuple[UUID, ...] = ()
+    until: datetime | None = None
+    slower_s: float | None = None
+    error: str | None = None
+    args: tuple[ArgTerm, ...] = ()
 
 
 class JobPage(Struct, frozen=True):

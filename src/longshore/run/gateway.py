@@ -20,8 +20,9 @@ from msgspec import structs
 from longshore.client.adapters import Dialler
 from longshore.client.connection import Connection
 from longshore.config import Config, http_address
+from longshore.core.access import hash_of, is_token
 from longshore.core.addresses import Allowed, allowed
-from longshore.errors import InvalidInput
+from longshore.errors import ConfigError, InvalidInput
 from longshore.files.blobs import Blobs
 from longshore.files.local import default_cache
 from longshore.files.places import place_of
@@ -82,6 +83,7 @@ async def run_gateway(config: Config, announce: Announce, descriptor: int | None
                     settings,
                     needs_token=needs_token(settings, listening),
                     own_host=own_host(listening),
+                    board=_board(settings.http_board_token),
                     web=web,
                     files=files,
                 )
@@ -148,6 +150,19 @@ async def _working(
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
     dialler.close()
+
+
+def _board(file: str) -> bytes | None:
+    """The hash of the token in a file; None if no file is named."""
+    if not file:
+        return None
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"http_board_token: cannot read {file}: {error.strerror}") from None
+    if not is_token(token):
+        raise ConfigError(f"http_board_token: there is no token in {file}; one begins with ls_")
+    return hash_of(token)
 
 
 def _told_url(url: str) -> str:

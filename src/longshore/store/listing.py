@@ -5,47 +5,68 @@ in their order, and looks at no more than `LOOKED_AT` jobs for one page. A page 
 then says where it stopped, and the next page goes on from there.
 
 Labels are inside a job's options. The database only searches the options for the bytes of a label,
-so `page` checks the labels again.
+so `page` checks the labels again. It does the same for arguments and errors. Arguments may be
+large, so a list that asks for some looks at no more than `LOOKED_INTO` jobs.
 
 Times nearly follow the numbers. They do not where a clock was set, nor where jobs were stored at
 one moment: a job has the time at which its statement began, and gets its number later. So a list
 since some time goes back to a job that is older by `SLACK`, which a few probes find. Then it leaves
-out the jobs that are too old.
+out the jobs that are too old. A list until some time begins in the same way (`spread`, `young`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import structs
 
+from longshore.core.arg_terms import has_args, has_text, packed_forms
 from longshore.core.lifecycle import MAY_BE_MANY
 from longshore.model.job import Job, JobFilter, JobPage, JobState
 from longshore.store.rows import LARGEST_INT
 
 LOOKED_AT = 50_000
 """The most jobs that a page looks at, unless the page itself is larger."""
+LOOKED_INTO: Final = 5_000
+"""The same, if it looks into arguments."""
 
 SLACK: Final = timedelta(hours=1)
 """How far the times of jobs may differ from the order of their numbers."""
 
 _FIRST_STEP: Final = 1000
 _STEPS: Final = 54
+_SPREAD: Final = 32
+NEAR: Final = 2000
+"""A search for the newest job before a time ends when it is between numbers as near as this."""
+
+
+class Contents(NamedTuple):
+    """Bytes that the columns of a wanted job contain, as far as a database can look for them.
+
+    `args` contain each of `keys`, and of each of `values` one at least.
+    """
+
+    labels: list[bytes]
+    error: bytes | None
+    keys: list[bytes]
+    values: list[list[bytes]]
 
 
 def must_walk(wanted: JobFilter) -> bool:
     """Whether a list goes back through all numbers, not through the indexes of states."""
     if not wanted.states or JobState.SUCCEEDED in wanted.states:
         return True
-    asks_beyond_indexes = wanted.labels or wanted.since is not None
+    times = wanted.since, wanted.until, wanted.slower_s, wanted.error
+    asks_beyond_indexes = wanted.labels or wanted.args or any(one is not None for one in times)
     return bool(asks_beyond_indexes) and not MAY_BE_MANY.isdisjoint(wanted.states)
 
 
 def most_looked_at(wanted: JobFilter) -> int:
     """How many jobs this page may look at."""
-    return max(LOOKED_AT, page_size(wanted))
+    return max(LOOKED_INTO if wanted.args else LOOKED_AT, page_size(wanted))
 
 
 def page_size(wanted: JobFilter) -> int:
@@ -59,12 +80,16 @@ def last_number(wanted: JobFilter) -> int:
     return max(last, 0)
 
 
-def packed_labels(wanted: JobFilter) -> list[bytes] | None:
-    """The bytes of each label as options hold it; None if no job can have one of the labels."""
+def contents(wanted: JobFilter) -> Contents | None:
+    """The bytes that wanted jobs contain; None if no job can have such a text."""
     try:
-        return [msgspec.msgpack.encode(label) for label in wanted.labels]
+        labels = [msgspec.msgpack.encode(label) for label in wanted.labels]
+        forms = [packed_forms(term) for term in wanted.args]
+        error = None if wanted.error is None else wanted.error.encode()
     except UnicodeEncodeError:
         return None
+    keys = [key for of_term, _ in forms for key in of_term]
+    return Contents(labels, error, keys, [values for _, values in forms if values])
 
 
 def probes(last: int) -> list[int]:
@@ -79,6 +104,27 @@ def old(since: datetime) -> datetime:
     return since - SLACK if since - earliest > SLACK else earliest
 
 
+def spread(low: int, high: int) -> list[int]:
+    """Numbers to look at between two, `low` and `high` among them."""
+    step = max(1, (high - low) // _SPREAD)
+    return [*range(low, high, step), high]
+
+
+def young(until: datetime) -> datetime:
+    """A list until a time need not begin with a job that came at the answer or later."""
+    latest = datetime.max.replace(tzinfo=UTC)
+    return until + SLACK if latest - until > SLACK else latest
+
+
+def narrow(came: Sequence[tuple[int, datetime]], high: int, after: datetime) -> tuple[int, int]:
+    """Between which two of these numbers jobs begin to be as young as `after`.
+
+    They are the same if that is as far as such numbers tell.
+    """
+    high = min((number for number, at in came if at >= after), default=high)
+    return max((number for number, at in came if number < high and at < after), default=high), high
+
+
 def page(found: Sequence[Job], wanted: JobFilter, stopped_at: int | None) -> JobPage:
     """Makes a page of the jobs that a database found, newest first.
 
@@ -88,6 +134,16 @@ def page(found: Sequence[Job], wanted: JobFilter, stopped_at: int | None) -> Job
     looked_at = [job for job in found if job.number >= (stopped_at or 0)]
     if len(looked_at) >= wanted.limit:
         stopped_at = looked_at[-1].number if looked_at else None
-    labels = set(wanted.labels)
-    jobs = tuple(job for job in looked_at if labels <= set(job.options.labels))
+    jobs = tuple(job for job in looked_at if _matches(job, wanted))
+    if wanted.args:
+        jobs = tuple(structs.replace(job, args=b"") for job in jobs)
     return JobPage(jobs, stopped_at if len(jobs) < wanted.limit else None)
+
+
+def _matches(job: Job, wanted: JobFilter) -> bool:
+    """Whether a job really has what a database found by its bytes."""
+    return (
+        set(wanted.labels) <= set(job.options.labels)
+        and (wanted.error is None or has_text(job.error, wanted.error))
+        and (not wanted.args or (not job.options.raw and has_args(job.args, wanted.args)))
+    )

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.core.arg_terms import has_args, has_text
 from longshore.core.dependencies import Waiting
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.usage import Period
@@ -142,13 +143,22 @@ class MemoryReads:
     async def jobs(self, wanted: JobFilter) -> JobPage:
         before, most = wanted.before, most_looked_at(wanted)
         below = self._where(lambda row: before is None or row.job.number < before)[::-1]
+        if wanted.until is not None:
+            below = [row for row in below if row.job.created_at < wanted.until]
         states = [None] if must_walk(wanted) else _BAD & {*wanted.states}
         ways = [[row for row in below if state in (None, row.state)] for state in states]
         stops = [way[most - 1].job.number for way in ways if len(way) >= most]
         stopped_at = max(stops, default=None)
         reached = [row for row in below if row.job.number >= (stopped_at or 0)]
-        matching = [row for row in reached if _matches(row.job, wanted)][: wanted.limit]
-        return page([self._listed(row) for row in matching], wanted, stopped_at)
+        now = self._now
+        matching = [row for row in reached if _matches(row.job, wanted, now)][: wanted.limit]
+        listed = [self._listed(row) for row in matching]
+        if wanted.args:
+            listed = [
+                structs.replace(job, args=row.job.args)
+                for job, row in zip(listed, matching, strict=True)
+            ]
+        return page(listed, wanted, stopped_at)
 
     async def logs(
         self,
@@ -257,7 +267,8 @@ class _Watcher(asyncio.Event):
         self.pending: dict[Hint, None] = {}
 
 
-def _matches(job: Job, wanted: JobFilter) -> bool:
+def _matches(job: Job, wanted: JobFilter, now: datetime) -> bool:
+    ran = None if job.started_at is None else (job.ended_at or now) - job.started_at
     return (
         (not wanted.states or job.state in wanted.states)
         and wanted.kind in (None, job.kind)
@@ -267,4 +278,10 @@ def _matches(job: Job, wanted: JobFilter) -> bool:
         and (not wanted.ids or job.id in wanted.ids)
         and set(wanted.labels) <= set(job.options.labels)
         and (wanted.since is None or job.created_at >= wanted.since)
+        and (wanted.until is None or job.created_at < wanted.until)
+        and (
+            wanted.slower_s is None or (ran is not None and ran.total_seconds() >= wanted.slower_s)
+        )
+        and (wanted.error is None or has_text(job.error, wanted.error))
+        and (not wanted.args or (not job.options.raw and has_args(job.args, wanted.args)))
     )

@@ -34,6 +34,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from longshore.model.attempt import Assignment as Assignment
 from longshore.model.attempt import AttemptKey as AttemptKey
+from longshore.model.depth import LaneView
 from longshore.model.group import (
     AddedNode,
     GateVerdict,
@@ -77,6 +78,7 @@ from longshore.wire.actor_messages import ACTOR_ANSWERS, ActorRequest
 from longshore.wire.actor_messages import Numbered as Numbered
 from longshore.wire.file_messages import FILE_ANSWERS, BlobRequest, FileRequest
 from longshore.wire.greeting import HelloAnswer as HelloAnswer
+from longshore.wire.lane_messages import ListLanes as ListLanes
 from longshore.wire.limit_messages import LIMIT_ANSWERS, LimitRequest
 from longshore.wire.schedule_messages import SCHEDULE_ANSWERS, ScheduleRequest
 from longshore.wire.web_messages import WEB_ANSWERS, WebRequest
@@ -548,6 +550,7 @@ ClientRequest = (
     | ShowKind
     | ListRunTimes
     | ListQueues
+    | ListLanes
     | Pause
     | Prune
     | Hello
@@ -582,6 +585,7 @@ ANSWERS: Final[dict[type, Any]] = {
     ShowKind: KindInfo | None,
     ListRunTimes: tuple[RunTime, ...],
     ListQueues: tuple[QueueView, ...],
+    ListLanes: tuple[LaneView, ...],
     Pause: None,
     Prune: Pruned,
     Hello: HelloAnswer,

@@ -20,6 +20,7 @@ from tests.unit.cli.conftest import ScriptedDispatcher, fleet_of
 from longshore.cli.main import cli, execute
 from longshore.errors import NotFound, UnknownKind
 from longshore.model.job import (
+    ArgTerm,
     CancelVerdict,
     Ended,
     HistoryEntry,
@@ -395,6 +396,41 @@ def test_jobs_asks_for_what_the_filters_say(dispatcher: ScriptedDispatcher) -> N
         labels=("red", "big"),
         since=AT,
     )
+
+
+def test_jobs_searches_by_terms_and_an_option_goes_before_a_term(
+    dispatcher: ScriptedDispatcher,
+) -> None:
+    dispatcher.answers[m.ListJobs] = JobPage()
+    terms = ("kind:a", "state:failed", "arg.tenant:acme", 'error:"timed out"', "slower:30s")
+    assert dispatcher.run("jobs", *terms, "older:2026-01-31T12:00:00Z", "--kind", "b") == 0
+    (request,) = dispatcher.asked
+    assert isinstance(request, m.ListJobs)
+    assert request.wanted == JobFilter(
+        states=(JobState.FAILED,),
+        kind="b",
+        until=AT,
+        slower_s=30.0,
+        error="timed out",
+        args=(ArgTerm("tenant", "acme"),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        (["slover:3s"], "did you mean slower:?"),
+        (["slower:x"], "is no duration"),
+        (["older:x"], "neither a duration"),
+        (["7"], "`longshore job 7`"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_in_words(
+    dispatcher: ScriptedDispatcher, capsys: Captured, terms: list[str], words: str
+) -> None:
+    assert dispatcher.run("jobs", *terms) != 0
+    assert words in capsys.readouterr().err
+    assert not dispatcher.asked
 
 
 def test_jobs_in_a_pipe_are_plain_columns(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:

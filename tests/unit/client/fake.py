@@ -177,7 +177,7 @@ class FakeDispatcher:
                 return JobPage()
             case messages.ListWorkers() | messages.ListQueues() | messages.ListRunTimes():
                 return ()
-            case messages.ListDispatchers() | messages.Drain():
+            case messages.ListDispatchers() | messages.Drain() | messages.ListLanes():
                 return ()
             case messages.ShowCapacity():
                 return Capacity(kinds=(), pools=())

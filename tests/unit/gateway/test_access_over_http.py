@@ -570,6 +570,8 @@ async def test_without_payloads_arguments_results_logs_and_states_are_hidden(
     assert (shown.json["args"], shown.json["result"]) == (None, None)
     assert (await door.get(f"{JOBS}{job.id}")).json["args"] == {"n": 42}
     assert (await door.get(f"{JOBS}{job.id}/logs", **token)).status == 403
+    # What may not be seen may not be guessed by a search either.
+    assert (await door.get(f"{JOBS}?q=arg.n:42", **token)).status == 403
     actor = await door.get("/dispatcher/actors/Counter/k", **token)
     assert actor.json["state"] is None
     assert (await door.get("/dispatcher/actors/Counter/k")).json["state"] == {"count": 5}

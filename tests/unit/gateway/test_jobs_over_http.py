@@ -400,6 +400,17 @@ async def test_large_answers_are_packed_for_those_who_take_it(api: Api) -> None:
     assert len(json.loads(gzip.decompress(reply.body))["jobs"]) == 5
 
 
+async def test_jobs_are_found_by_a_search(api: Api) -> None:
+    await submitted(api)
+    await submitted(api, {"kind": "add", "args": {"a": 7, "b": 2}})
+    found = (await api.get(f"{JOBS}?q=arg.a:7+kind:add")).json["jobs"]
+    assert [job["kind"] for job in found] == ["add"]
+    assert (await api.get(f"{JOBS}?q=arg.a:8")).json["jobs"] == []
+    assert (await api.get(f"{JOBS}?q=kind:add&kind=other")).json["jobs"] == []
+    reply = await api.get(f"{JOBS}?q=slover:3s")
+    assert (reply.status, "did you mean slower:?" in reply.json["detail"]) == (400, True)
+
+
 async def test_jobs_are_listed_by_one_label_or_several(api: Api) -> None:
     await api.post(JOBS, {**ADD, "labels": ["red", "round"]})
     await api.post(JOBS, {**ADD, "labels": ["red"]})

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import click
+from msgspec import structs
 
 from longshore.cli import completing
 from longshore.cli.namesakes import of_job
@@ -20,7 +21,7 @@ from longshore.cli.options import (
     moment,
     ref_argument,
 )
-from longshore.cli.outlook import Neighbours, keys_of, neighbours
+from longshore.cli.outlook import keys_of
 from longshore.cli.view.lists import jobs_screen, jobs_table
 from longshore.cli.view.neighbours import neighbour_lines, neighbours_json
 from longshore.cli.view.show import (
@@ -36,10 +37,11 @@ from longshore.client import etcdq, jsonable
 from longshore.client.callbacks import callbacks_of
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import Steps
+from longshore.client.neighbours import Neighbours, neighbours
+from longshore.client.searching import searched, worker_id
 from longshore.config import parse_seconds
 from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound, WrongState
 from longshore.model.group import Group
 from longshore.model.ids import parse_ref
@@ -87,6 +89,7 @@ def _since(text: str) -> datetime:
     epilog=examples(
         "longshore jobs",
         "longshore jobs --state failed --kind resize --limit 10",
+        "longshore jobs state:failed arg.tenant:acme 'error:\"timed out\"'",
         "longshore jobs --since 2h --label customer-7",
         "longshore jobs --state running --watch",
         "longshore jobs --json | jq '.[].number'",
@@ -130,10 +133,17 @@ def _since(text: str) -> datetime:
     default=50,
     help="The most jobs to list (50); up to 1000.",
 )
+@click.argument("search", nargs=-1)
 @watch_options
 @client_options
 def list_jobs(context: click.Context, /, **given: Any) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    SEARCH is terms that all must hold: kind:report queue:mail state:failed,cancelled label:nightly
+    arg.tenant:acme error:timeout worker:NAME group:7 since:1h older:2h slower:30s. A value with
+    spaces is in double quotes. A search looks at a bounded number of jobs, and says where it
+    stopped.
+    """
 
     async def look(connection: Connection) -> _Listed:
         ref = given["group"]
@@ -173,32 +183,20 @@ def _where_it_stopped(found: _Listed) -> str:
 
 
 async def _wanted(connection: Connection, given: dict[str, Any], group: Group | None) -> JobFilter:
+    """The search, and what options say besides: an option goes before a term."""
     worker: str | None = given["worker"]
-    return JobFilter(
-        states=tuple(JobState(state) for state in given["states"]),
-        kind=given["kind"],
-        queue=given["queue"],
-        worker=None if worker is None else await worker_id(connection, worker),
-        before=given["before"],
-        limit=given["limit"],
-        labels=given["labels"],
-        since=given["since"],
-        group=None if group is None else group.id,
-    )
-
-
-async def worker_id(connection: Connection, text: str) -> UUID:
-    """The id of the worker with this id, this name, or an id that begins like this."""
-    try:
-        return UUID(text)
-    except ValueError:
-        found = workers_named(text, await connection.workers())
-    if not found:
-        raise NotFound(f"there is no worker {text}; `longshore workers` lists those there are")
-    if len(found) > 1:
-        ids = ", ".join(str(view.info.id) for view in found)
-        raise InvalidInput(f"several workers go by {text}; give the id of one: {ids}")
-    return found[0].info.id
+    now, limit = datetime.now(UTC), given["limit"]
+    found = await searched(connection, " ".join(given["search"]), now, given["before"], limit)
+    said = {
+        "states": tuple(JobState(state) for state in given["states"]),
+        "kind": given["kind"],
+        "queue": given["queue"],
+        "worker": None if worker is None else await worker_id(connection, worker),
+        "labels": given["labels"],
+        "since": given["since"],
+        "group": None if group is None else group.id,
+    }
+    return structs.replace(found, **{name: value for name, value in said.items() if value})
 
 
 @click.command(

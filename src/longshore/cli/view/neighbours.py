@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from longshore.cli.outlook import Neighbours
 from longshore.cli.view.groups import short
+from longshore.client.neighbours import Neighbours
 from longshore.core.group_words import shown_state
 from longshore.model.group import Condition, NodeView
 

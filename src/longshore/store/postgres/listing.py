@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from longshore.core.lifecycle import MAY_BE_MANY
 from longshore.model.job import JobFilter
 from longshore.store.listing import (
-    last_number,
+    Contents,
+    contents,
     most_looked_at,
     must_walk,
-    packed_labels,
     page_size,
 )
 from longshore.store.postgres.states import CODES, IN_ORDER, READY
@@ -49,6 +49,20 @@ CROSS JOIN LATERAL (
 """
 """Of jobs near these numbers, the newest that came before a time."""
 
+AT_TIMES: Final = """
+SELECT i.number, n.created_at
+FROM unnest($1::bigint[]) AS i (number)
+CROSS JOIN LATERAL (
+    SELECT j.created_at
+    FROM (
+        SELECT id FROM longshore.job_number WHERE number <= i.number ORDER BY number DESC LIMIT 1
+    ) AS n
+    CROSS JOIN LATERAL (SELECT created_at FROM longshore.job WHERE id = n.id OFFSET 0) AS j
+) AS n
+ORDER BY i.number
+"""
+"""When the jobs at these numbers came, or the next older ones."""
+
 
 class Listing(NamedTuple):
     """A statement with its values; if it walks, `stopped` asks where the walk had to stop.
@@ -63,26 +77,58 @@ class Listing(NamedTuple):
     merged: bool = False
 
 
-def listings(wanted: JobFilter, floor: int = 0) -> list[Listing]:
-    """Statements to try in turn, until one fills the limit; none finds a job up to `floor`."""
-    labels = packed_labels(wanted)
+class _Conditions:
+    """Conditions on a job j, and the values of their statement."""
+
+    def __init__(self, values: list[object]) -> None:
+        self.values = values
+        self.conditions: list[str] = []
+
+    def add(self, condition: str, *values: object) -> None:
+        """Adds a condition, in which {} stands for each value."""
+        places = range(len(self.values) + 1, len(self.values) + len(values) + 1)
+        self.values += values
+        self.conditions.append(condition.format(*(f"${place}" for place in places)))
+
+    def add_contents(self, wanted: Contents) -> None:
+        """Adds what columns must contain."""
+        for label in wanted.labels:
+            self.add("position({}::bytea IN j.options) > 0", label)
+        if wanted.error is not None:
+            self.add("position({}::bytea IN j.error) > 0", wanted.error)
+        for key in wanted.keys:
+            self.add("position({}::bytea IN j.args) > 0", key)
+        for forms in wanted.values:
+            either = " OR ".join(["position({}::bytea IN j.args) > 0"] * len(forms))
+            self.add(f"({either})", *forms)
+
+    def add_times(self, wanted: JobFilter) -> None:
+        """Adds when a job came, and how long it ran."""
+        if wanted.since is not None:
+            self.add("j.created_at >= {}", wanted.since)
+        if wanted.until is not None:
+            self.add("j.created_at < {}", wanted.until)
+        if wanted.slower_s is not None:
+            ran = "extract(epoch FROM coalesce(j.ended_at, statement_timestamp()) - j.started_at)"
+            self.add(f"{ran} >= {{}}::float8", wanted.slower_s)
+
+
+def listings(wanted: JobFilter, last: int, floor: int = 0) -> list[Listing]:
+    """Statements to try in turn, until one fills the limit.
+
+    None finds a job past `last`, or up to `floor`.
+    """
+    inside = contents(wanted)
     texts = (wanted.kind, wanted.queue)
-    if labels is None or any(text is not None and clean(text) != text for text in texts):
+    if inside is None or any(text is not None and clean(text) != text for text in texts):
         return []
-    values: list[object] = [last_number(wanted), floor, page_size(wanted)]
-    conditions = []
-
-    def add(condition: str, value: object) -> None:
-        values.append(value)
-        conditions.append(condition.format(f"${len(values)}"))
-
+    with_values = _Conditions([last, floor, page_size(wanted)])
+    values, conditions, add = with_values.values, with_values.conditions, with_values.add
     for column in ("kind", "queue", "worker"):
         if (value := getattr(wanted, column)) is not None:
             add(f"j.{column} = {{}}", value)
-    for label in labels:
-        add("position({}::bytea IN j.options) > 0", label)
-    if wanted.since is not None:
-        add("j.created_at >= {}", wanted.since)
+    with_values.add_contents(inside)
+    with_values.add_times(wanted)
     states = [CODES[state] for state in dict.fromkeys(wanted.states)]
     most = most_looked_at(wanted)
     if wanted.ids:

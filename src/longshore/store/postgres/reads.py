@@ -17,11 +17,20 @@ from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
-from longshore.store.listing import last_number, old, page, probes
+from longshore.store.listing import (
+    NEAR,
+    last_number,
+    narrow,
+    old,
+    page,
+    probes,
+    spread,
+    young,
+)
 from longshore.store.postgres.checkpoints import CHECKPOINT_OF, read_checkpoint
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.depths import depths
-from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings
+from longshore.store.postgres.listing import AT_TIMES, FLOOR, LAST, LISTED, listings
 from longshore.store.postgres.sql import LEFT_S
 from longshore.store.postgres.start_rules import held_back
 from longshore.store.postgres.states import (
@@ -164,6 +173,7 @@ SELECT
     ) AS ahead
 """
 
+_ARGS: Final = "SELECT id, args FROM longshore.job WHERE id = ANY ($1::uuid[])"
 _NEWS: Final = "SELECT last_value AS number FROM longshore.tally_number"
 
 
@@ -187,7 +197,8 @@ class PostgresReads:
         """Jobs, newest first, without their arguments, results, history and logs."""
         rows: list[asyncpg.Record] = []
         stopped_at: int | None = None
-        for listing in listings(wanted, await self._floor(wanted)):
+        last = await self._last(wanted)
+        for listing in listings(wanted, last, await self._floor(wanted, last)):
             query = _WITH_WORDS.format(listed=listing.sql)
             rows = await self._reading.fetch(query, *listing.values)
             is_full = len(rows) >= wanted.limit
@@ -195,7 +206,12 @@ class PostgresReads:
                 stopped_at = await self._number(listing.stopped, *listing.values[:2])
             if is_full:
                 break
-        return page([_job(row) for row in rows], wanted, stopped_at)
+        args = await self._args([row["id"] for row in rows]) if wanted.args else {}
+        return page([_job(row, args.get(row["id"], b"")) for row in rows], wanted, stopped_at)
+
+    async def _args(self, ids: Sequence[UUID]) -> dict[UUID, bytes]:
+        """The arguments of these jobs."""
+        return {row["id"]: row["args"] for row in await self._reading.fetch(_ARGS, ids)}
 
     async def logs(
         self,
@@ -215,14 +231,28 @@ class PostgresReads:
             for token, seq, kind, at, data in rows
         ]
 
-    async def _floor(self, wanted: JobFilter) -> int:
+    async def _last(self, wanted: JobFilter) -> int:
+        """A number past which no wanted job is."""
+        last = last_number(wanted)
+        if wanted.until is None:
+            return last
+        low, high, after = 0, await self._number(LAST, last) or 0, young(wanted.until)
+        while high - low > NEAR:
+            came = [
+                (number, at)
+                for number, at in await self._reading.fetch(AT_TIMES, spread(low, high))
+            ]
+            low, high = narrow(came, high, after)
+        return high
+
+    async def _floor(self, wanted: JobFilter, last: int) -> int:
         """A number up to which no job came since the wanted time."""
         if wanted.since is None:
             return 0
-        last = await self._number(LAST, last_number(wanted))
-        if last is None:
+        newest = await self._number(LAST, last)
+        if newest is None:
             return 0
-        return await self._number(FLOOR, probes(last), old(wanted.since)) or 0
+        return await self._number(FLOOR, probes(newest), old(wanted.since)) or 0
 
     async def _number(self, sql: str, *values: object) -> int | None:
         rows = await self._reading.fetch(sql, *values)
@@ -278,8 +308,8 @@ class PostgresReads:
         return await self._number(_NEWS) or 0
 
 
-def _job(row: asyncpg.Record) -> Job:
-    columns = dict(row)
+def _job(row: asyncpg.Record, args: bytes | None = None) -> Job:
+    columns = dict(row) if args is None else {**row, "args": args}
     group = columns.pop("group_id")
     return read_job(STATES[row["state"]], **columns, group=group)
 

@@ -18,14 +18,19 @@ from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKin
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Lane, QueueView, SessionKey, WorkerView
 from longshore.store.listing import (
+    NEAR,
+    Contents,
+    contents,
     last_number,
     most_looked_at,
     must_walk,
+    narrow,
     old,
-    packed_labels,
     page,
     page_size,
     probes,
+    spread,
+    young,
 )
 from longshore.store.rows import (
     LARGEST_INT,
@@ -78,6 +83,10 @@ _LISTED: Final = f"""SELECT {_SHOWN},
     CASE WHEN state IN {OWNED_LIST} THEN {_STEP} END AS step,
     {_OPEN} AS open
     FROM job WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"""
+_ARGS: Final = "SELECT number, args FROM job WHERE number IN (SELECT value FROM json_each(?))"
+_AT_TIMES: Final = """SELECT place.value, (
+        SELECT created_at FROM job WHERE number <= place.value ORDER BY number DESC LIMIT 1
+    ) AS came FROM json_each(?) AS place WHERE came IS NOT NULL"""
 _LOGS: Final = """SELECT token, seq, kind, at, data FROM log
     WHERE job = (SELECT number FROM job WHERE {named})
         AND token BETWEEN ? AND ? AND (token, seq) > (?, ?)
@@ -247,16 +256,22 @@ def logs(
 def jobs(tx: Snapshot, wanted: JobFilter) -> JobPage:
     """Jobs, newest first, without their arguments, results, history and logs."""
     numbers, stopped_at = _newest_numbers(tx, wanted)
-    rows = _rows(tx, _LISTED, (msgspec.json.encode(numbers).decode(),))
-    return page([read_job(JobState(row["state"]), **row) for row in rows], wanted, stopped_at)
+    listed = (msgspec.json.encode(numbers).decode(),)
+    rows = _rows(tx, _LISTED, listed)
+    args = dict(tx.execute(_ARGS, listed)) if wanted.args else {}
+    found = [
+        read_job(JobState(row["state"]), **row, args=args.get(row["number"], b"")) for row in rows
+    ]
+    return page(found, wanted, stopped_at)
 
 
 def _newest_numbers(tx: Snapshot, wanted: JobFilter) -> tuple[list[int], int | None]:
     """The numbers of the newest jobs that match, and where the search had to stop."""
-    labels = packed_labels(wanted)
-    if labels is None:
+    inside = contents(wanted)
+    if inside is None:
         return [], None
-    also, values = _conditions(wanted, labels)
+    also, values = _conditions(wanted, inside, tx.now)
+    values["last"] = _last(tx, wanted)
     values["floor"] = _floor(tx, wanted, values)
     found: list[int] = []
     stopped_at: int | None = None
@@ -296,6 +311,20 @@ def _number_at(tx: Snapshot, stretch: str, most: int, values: dict[str, Value]) 
     return None if row is None else int(row[0])
 
 
+def _last(tx: Snapshot, wanted: JobFilter) -> int:
+    """A number past which no wanted job is."""
+    last = last_number(wanted)
+    if wanted.until is None:
+        return last
+    [found] = tx.execute("SELECT max(number) FROM job WHERE number <= ?", (last,)).fetchone()
+    low, high, after = 0, found or 0, young(wanted.until)
+    while high - low > NEAR:
+        places = msgspec.json.encode(spread(low, high)).decode()
+        came = [(number, moment(at)) for number, at in tx.execute(_AT_TIMES, (places,))]
+        low, high = narrow(came, high, after)
+    return high
+
+
 def _floor(tx: Snapshot, wanted: JobFilter, values: dict[str, Value]) -> int:
     """A number up to which no job came since the wanted time."""
     if wanted.since is None:
@@ -310,16 +339,35 @@ def _floor(tx: Snapshot, wanted: JobFilter, values: dict[str, Value]) -> int:
     return floor[0] or 0
 
 
-def _conditions(wanted: JobFilter, labels: Sequence[bytes]) -> tuple[str, dict[str, Value]]:
+def _contained(inside: Contents) -> tuple[str, dict[str, Value]]:
+    """SQL for the bytes that columns contain."""
+    values: dict[str, Value] = {}
+
+    def contains(column: str, wanted: bytes) -> str:
+        name = f"inside{len(values)}"
+        values[name] = wanted
+        return f"instr({column}, :{name}) > 0"
+
+    found = [contains("options", label) for label in inside.labels]
+    found += [] if inside.error is None else [contains("error", inside.error)]
+    found += [contains("args", key) for key in inside.keys]
+    found += [f"({' OR '.join(contains('args', one) for one in forms)})" for forms in inside.values]
+    return "".join(f" AND {one}" for one in found), values
+
+
+def _conditions(wanted: JobFilter, inside: Contents, now: int) -> tuple[str, dict[str, Value]]:
     """SQL for the conditions besides states. Kind and queue are those of the lane."""
-    also = ""
-    values: dict[str, Value] = {"limit": page_size(wanted), "last": last_number(wanted)}
-    for place, label in enumerate(labels):
-        also += f" AND instr(options, :label{place}) > 0"
-        values[f"label{place}"] = label
+    also, values = _contained(inside)
+    values["limit"] = page_size(wanted)
     if wanted.since is not None:
         also += " AND created_at >= :since"
         values["since"] = micros(wanted.since)
+    if wanted.until is not None:
+        also += " AND created_at < :until"
+        values["until"] = micros(wanted.until)
+    if wanted.slower_s is not None:
+        also += " AND coalesce(ended_at, :now) - started_at >= :slower"
+        values |= {"now": now, "slower": wanted.slower_s * 1e6}
     if wanted.worker is not None:
         also += " AND worker = :worker"
         values["worker"] = wanted.worker.bytes

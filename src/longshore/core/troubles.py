@@ -1,0 +1,142 @@
+"""What is wrong right now, in words, by what the store keeps counted and who is alive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from longshore.core.blocking import Cause
+from longshore.core.job_query import term
+from longshore.core.limits import RESERVED_PREFIX
+from longshore.model.depth import LaneView
+from longshore.model.job import JobState
+from longshore.model.worker import WorkerView
+
+LEAST_FAILED: Final = 3
+"""A kind of which fewer jobs have failed is not called failing."""
+FAILING_SHARE: Final = 0.2
+"""A kind is failing if this share of its ended jobs, of those that are kept, has failed."""
+MOST_TOLD: Final = 12
+
+
+class About(StrEnum):
+    """What a trouble is about: where to look."""
+
+    JOBS = "jobs"
+    QUEUES = "queues"
+    WORKERS = "workers"
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """One thing that is wrong; `since` is when it began, if that is known."""
+
+    words: str
+    about: About
+    query: str = ""
+    """The search that finds the jobs that it is about."""
+    since: datetime | None = None
+    grave: bool = True
+    """Whether jobs stand still because of it."""
+
+
+class SeenDispatcher(Struct, frozen=True):
+    """A dispatcher: its name, whether it renews its lease, and for how long it has not."""
+
+    name: str
+    alive: bool
+    silent_s: float
+
+
+_NOBODY: Final = {
+    Cause.NO_WORKER: "no live worker serves it",
+    Cause.SILENT_DISPATCHER: "the dispatcher of its workers is silent",
+    Cause.DRAINING: "all its workers are draining",
+    Cause.NO_SLOTS: "its workers have no slots for it",
+    Cause.LANE_LIMIT: "it is past max_lanes, and no dispatcher looks there",
+}
+
+
+def troubles(
+    lanes: Sequence[LaneView],
+    workers: Sequence[WorkerView],
+    dispatchers: Iterable[SeenDispatcher],
+) -> list[Trouble]:
+    """All that is wrong, what is grave first."""
+    found = [
+        *_of_dispatchers(dispatchers),
+        *_of_lanes(lanes),
+        *_paused(lanes),
+        *_of_workers(workers),
+        *_failing(lanes),
+    ]
+    return sorted(found, key=lambda one: not one.grave)[:MOST_TOLD]
+
+
+def _of_dispatchers(dispatchers: Iterable[SeenDispatcher]) -> Iterator[Trouble]:
+    for one in dispatchers:
+        if not one.alive:
+            words = f"dispatcher {one.name} is silent: it does not renew its lease"
+            yield Trouble(words=words, about=About.WORKERS)
+
+
+def _of_lanes(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
+    for lane in lanes:
+        why = _NOBODY.get(Cause(lane.held_back)) if lane.held_back else None
+        ready = lane.counts.get(JobState.READY.value, 0)
+        if why is not None:
+            target = f" for target '{lane.target}'" if lane.target else ""
+            words = f"{_jobs(ready)} of kind '{lane.kind}' in queue '{lane.queue}'{target}: {why}"
+            terms = (term("kind", lane.kind), term("queue", lane.queue), "state:ready")
+            query = " ".join(terms)
+            yield Trouble(words=words, about=About.JOBS, query=query, since=lane.oldest_at)
+
+
+def _paused(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
+    waiting: Counter[str] = Counter()
+    oldest: dict[str, datetime] = {}
+    for lane in lanes:
+        ready = lane.counts.get(JobState.READY.value, 0)
+        if lane.paused and ready:
+            waiting[lane.queue] += ready
+            if lane.oldest_at is not None:
+                known = oldest.get(lane.queue, lane.oldest_at)
+                oldest[lane.queue] = min(known, lane.oldest_at)
+    for queue, count in waiting.items():
+        words = f"queue '{queue}' is paused, and {_jobs(count)} wait in it"
+        query = f"{term('queue', queue)} state:ready"
+        yield Trouble(words=words, about=About.QUEUES, query=query, since=oldest.get(queue))
+
+
+def _of_workers(workers: Sequence[WorkerView]) -> Iterator[Trouble]:
+    alive = [one for one in workers if one.alive]
+    if not any(not one.info.gateway for one in alive):
+        yield Trouble(words="no worker is alive", about=About.WORKERS, grave=False)
+    for one in workers:
+        if not one.alive and one.ended_why and "lost" in one.ended_why and not one.info.gateway:
+            words = f"worker {one.info.name or one.info.id} was lost: {one.ended_why}"
+            yield Trouble(words=words, about=About.WORKERS, since=one.ended_at, grave=False)
+
+
+def _failing(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
+    failed: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    for lane in lanes:
+        bad = lane.counts.get(JobState.FAILED.value, 0)
+        failed[lane.kind] += bad
+        ended[lane.kind] += bad + lane.counts.get(JobState.SUCCEEDED.value, 0)
+    for kind, bad in failed.most_common():
+        if bad >= LEAST_FAILED and bad >= FAILING_SHARE * ended[kind]:
+            if kind.startswith(RESERVED_PREFIX) and kind not in ended:
+                continue
+            words = f"kind '{kind}' fails: {bad:,} of the {ended[kind]:,} kept jobs that ran"
+            query = f"{term('kind', kind)} state:failed"
+            yield Trouble(words=words, about=About.JOBS, query=query, grave=False)
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} ready job{'' if count == 1 else 's'}"
