@@ -17,7 +17,8 @@ from tests.unit.cli.test_commands import job
 from tests.unit.cli.test_watching import OnTerminal, terminal
 from tests.unit.core.graphs import node
 
-from longshore.cli import file_input, outlook
+from longshore.cli import file_input
+from longshore.client import neighbours
 from longshore.errors import InvalidInput, NotFound, ProtocolError
 from longshore.model.group import (
     Group,
@@ -680,7 +681,7 @@ def test_a_job_shows_its_group_and_who_is_near_it(
     after = [(one["key"], one["state"]) for one in printed["after"]]
     assert after == [("top", "succeeded"), ("gate", "waiting")]
     assert [one["key"] for one in printed["dependents"]] == [f"end-{n}" for n in range(10)]
-    monkeypatch.setattr(outlook, "MAX_PATH_JOBS", 3)
+    monkeypatch.setattr(neighbours, "MAX_PATH_JOBS", 3)
     assert dispatcher.run("job", "9", "--json") == 0
     assert json.loads(capsys.readouterr().out)["after"] is None
 

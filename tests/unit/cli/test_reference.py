@@ -18,6 +18,7 @@ IN_WORDS = {
     "http": "none",
     "metrics": "none",
     "http_hosts": "none",
+    "http_board_token": "none",
     "http_allow": "none",
     "curve_secret": "none",
     "curve_server_key": "none",
