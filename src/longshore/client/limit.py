@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
+from longshore.core.crowd_limits import why_not_full
 from longshore.core.key_limits import why_no_bounds, why_no_key, why_not
 from longshore.core.rates import parse_rate
 from longshore.errors import AppError, InvalidInput
-from longshore.model.limits import JobLimit
+from longshore.model.limits import Full, JobLimit
 from longshore.payload.values import unpack
 
 KeyGiven = str | Callable[[Mapping[str, Any]], str]
@@ -21,6 +24,10 @@ class Limit:
     `key` is a parameter of the job: `key="tenant"` counts each tenant by itself, as `tenant=acme`.
     It may be a whole key (`key="api=maps"`), or a function of the arguments that returns one. A
     rule of the store (`longshore limits set`) for that key goes before what is declared here.
+
+    `full` is what a submit does if so many jobs of the key are live, running or waiting: it waits
+    ("wait"), it is skipped ("drop_newest"), the oldest is cancelled ("cancel_oldest"), or the
+    oldest of those that do not run ("replace_waiting").
     """
 
     __slots__ = ("_key", "declared")
@@ -33,6 +40,7 @@ class Limit:
         rate: str | None = None,
         burst: int | None = None,
         units: int = 1,
+        full: str = Full.WAIT,
     ) -> None:
         if rate is None and burst is not None:
             raise AppError("a limit has a burst, but no rate; give rate='100/min', or no burst")
@@ -42,11 +50,12 @@ class Limit:
         name = key if isinstance(key, str) else ""
         if why := why_no_bounds(concurrency, made):
             raise AppError(why)
-        if isinstance(key, str) and (why := why_no_key(key if "=" in key else f"{key}=any")):
-            raise AppError(why)
+        check_key(key)
         self._key = key
-        self.declared = JobLimit(name, concurrency, made, units)
+        self.declared = JobLimit(name, concurrency, made, units, _full(full))
         """What workers advertise of it; a function has no name there."""
+        if why := why_not_full([self.declared]):
+            raise AppError(why)
 
     @classmethod
     def advertised(cls, declared: JobLimit) -> Limit:
@@ -69,20 +78,34 @@ class Limit:
 
     def of_job(self, kind: str, arguments: Mapping[str, Any]) -> JobLimit:
         """The limit of one job; its key is that of the arguments."""
-        bounds = self.declared.concurrency, self.declared.rate, self.declared.units
-        return JobLimit(self._key_of(kind, arguments), *bounds)
+        return structs.replace(self.declared, key=key_of(self._key, kind, arguments))
 
-    def _key_of(self, kind: str, arguments: Mapping[str, Any]) -> str:
-        if not isinstance(self._key, str):
-            return self._key(arguments)
-        if "=" in self._key:
-            return self._key
-        if self._key not in arguments:
-            raise InvalidInput(
-                f"job '{kind}' is limited by its parameter '{self._key}', which this job was not "
-                f"given; give it, or declare a key like {self._key}=any"
-            )
-        return f"{self._key}={_text(arguments[self._key])}"
+
+def check_key(key: KeyGiven) -> None:
+    """Raises `AppError` if keys cannot be made so."""
+    if isinstance(key, str) and (why := why_no_key(key if "=" in key else f"{key}=any")):
+        raise AppError(why)
+
+
+def key_of(key: KeyGiven, kind: str, arguments: Mapping[str, Any]) -> str:
+    """The key of a job with these arguments."""
+    if not isinstance(key, str):
+        return key(arguments)
+    if "=" in key:
+        return key
+    if key not in arguments:
+        raise InvalidInput(
+            f"job '{kind}' is limited by its parameter '{key}', which this job was not "
+            f"given; give it, or declare a key like {key}=any"
+        )
+    return f"{key}={_text(arguments[key])}"
+
+
+def _full(given: str) -> Full:
+    try:
+        return Full(given)
+    except ValueError:
+        raise AppError(f"full is {given!r}; it is one of {', '.join(Full)}") from None
 
 
 def _text(value: object) -> str:
@@ -102,6 +125,6 @@ def limits_of(limits: Sequence[Limit], kind: str, args: bytes) -> tuple[JobLimit
     """The limits of a job with these arguments."""
     arguments = unpack(args)
     found = tuple(limit.of_job(kind, arguments) for limit in limits)
-    if why := why_not(found):
+    if why := why_not(found) or why_not_full(found):
         raise InvalidInput(f"job '{kind}': {why}")
     return found

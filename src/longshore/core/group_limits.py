@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import structs
 
+from longshore.core.crowd_limits import IN_GROUP, check_no_crowd
 from longshore.core.limits import (
     MAX_NAME_CHARS,
     check_labels,
@@ -214,7 +215,8 @@ def check_condition(on: Condition, has_after: bool) -> None:
 
 
 def check_unwatched(job: Submission) -> None:
-    """Raises `InvalidInput` if a job of a group has watchers or limits."""
+    """Raises `InvalidInput` if a job of a group has watchers or limits, or is debounced."""
+    check_no_crowd(job, IN_GROUP)
     if job.options.limits:
         raise InvalidInput(
             f"job '{job.kind}' has limits, which jobs of groups cannot have; submit it by itself, "
