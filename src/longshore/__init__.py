@@ -7,6 +7,7 @@ from longshore.client.actor_class import reads, when
 from longshore.client.actor_context import ActorContext, Answer, Failure, Outcome, Undelivered
 from longshore.client.app import App
 from longshore.client.asgi import asgi
+from longshore.client.debounce import Debounce
 from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
@@ -40,6 +41,7 @@ __all__ = [
     "Call",
     "Cancelled",
     "Context",
+    "Debounce",
     "Fail",
     "Failure",
     "GroupBuilder",

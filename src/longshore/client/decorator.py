@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
+from longshore.client.debounce import Debounce
 from longshore.client.kind import AnyKind, Kind, ResourcesGiven, Terms
 from longshore.client.limit import Limit
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
@@ -86,6 +87,7 @@ class Decorator:
         unique_key: str | UnsetType | None = UNSET,
         labels: Sequence[str] | UnsetType = UNSET,
         limit: Limit | Sequence[Limit] | UnsetType | None = UNSET,
+        debounce: Debounce | UnsetType | None = UNSET,
     ) -> Decorator: ...
 
     def __call__(

@@ -13,12 +13,14 @@ from uuid import UUID
 from msgspec import UNSET, Struct, structs
 
 from longshore.client.clients import Clients, blocking
+from longshore.client.debounce import Debounce
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
 from longshore.client.limit import Limit, limits_given, limits_of
 from longshore.client.results import to_builtin_arguments
 from longshore.client.tracing import sending
 from longshore.core.callback_limits import as_callback
+from longshore.core.crowd_limits import why_not_debounced, why_not_full
 from longshore.core.key_limits import why_not, with_some_values
 from longshore.core.limits import check_submission
 from longshore.core.resources import checked, parse, shape_of, split, with_shape
@@ -26,7 +28,7 @@ from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.group import MAP
 from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Job, Options, RetryPolicy, Submission
-from longshore.model.limits import JobLimit
+from longshore.model.limits import Debounced, JobLimit
 from longshore.model.watcher import CallbackWatcher
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.maps import MapPattern, check_map, pack_map
@@ -69,6 +71,7 @@ class SubmitOptions(TypedDict, total=False):
     callback: CallbackGiven | None
     resources: ResourcesGiven
     limit: Limit | Sequence[Limit] | None
+    debounce: Debounce | None
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -88,6 +91,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     id: UUID | None = None
     callback: CallbackWatcher | None = None
     limit: tuple[Limit, ...] = ()
+    debounce: Debounce | None = None
 
     def but(self, **changes: object) -> Terms:
         """A copy with these changes; retries and backoff change the retry policy."""
@@ -110,9 +114,22 @@ class Terms(Struct, frozen=True, kw_only=True):
         if "limit" in given:
             given["limit"] = limits_given(given["limit"])
         _check_type(given, "id", UUID, "a uuid.UUID, like uuid.uuid4(), or leave it out")
+        _check_type(given, "debounce", Debounce, "Debounce(wait_s=5, key='doc'), or None")
         later = "datetime.now(UTC) + timedelta(hours=1)"
         _check_type(given, "run_at", datetime, f"an aware datetime, like {later}, or delay_s=…")
-        return structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
+        terms = structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
+        if {"limit", "debounce", "unique_key", "delay_s", "run_at"}.intersection(given):
+            terms._check_combined()
+        return terms
+
+    def _check_combined(self) -> None:
+        declared = [one.declared for one in self.limit]
+        why = why_not_full(declared)
+        if why is None and self.debounce is not None:
+            unique, timed = self.unique_key is not None, (self.delay_s or self.run_at) is not None
+            why = why_not_debounced(self.debounce.declared, declared, unique=unique, timed=timed)
+        if why:
+            raise AppError(why)
 
     def for_submit(self, given: SubmitOptions) -> Terms:
         """A copy with the changes for a single submit."""
@@ -121,18 +138,21 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     def advertised(self) -> KindTerms:
         """The terms that workers advertise, for submits by name."""
-        fields = (name for name in KindTerms.__struct_fields__ if name != "limits")
-        own = {name: getattr(self, name) for name in fields}
-        return KindTerms(
-            **own, limits=tuple(one.declared for one in self.limit if one.declared.key)
-        )
+        made = {"limits", "debounce"}
+        own = {n: getattr(self, n) for n in KindTerms.__struct_fields__ if n not in made}
+        limits = tuple(one.declared for one in self.limit if one.declared.key)
+        return KindTerms(**own, limits=limits, debounce=_named(self.debounce))
 
     @classmethod
     def of_kind(cls, info: KindInfo | None) -> Terms:
         """The terms that a worker advertised; the defaults if none did."""
         given = structs.asdict(info.terms if info is not None else KindTerms())
-        limits = given.pop("limits")
-        return cls(**given, limit=tuple(map(Limit.advertised, limits)))
+        limits, debounce = given.pop("limits"), given.pop("debounce")
+        return cls(
+            **given,
+            limit=tuple(map(Limit.advertised, limits)),
+            debounce=None if debounce is None else Debounce.advertised(debounce),
+        )
 
     @classmethod
     def of_job(cls, job: Job) -> Terms:
@@ -152,6 +172,7 @@ class Terms(Struct, frozen=True, kw_only=True):
             "expires_s": options.expires_s,
             "retry": RetryPolicy(**_without_defaults(RetryPolicy(), retry)),
             "limit": tuple(map(Limit.advertised, options.limits)),
+            "debounce": options.debounce and Debounce.advertised(options.debounce),
         }
         return cls(**_without_defaults(cls(), given))
 
@@ -174,6 +195,7 @@ class Terms(Struct, frozen=True, kw_only=True):
         limits: tuple[JobLimit, ...] = ()
         if self.limit and args:
             limits = limits_of(self.limit, kind, args, references=references)
+        debounce = self.debounce.of_job(kind, args) if self.debounce and args else None
         submission = Submission(
             id,
             kind,
@@ -182,7 +204,7 @@ class Terms(Struct, frozen=True, kw_only=True):
             target=with_shape(self.target, self.resources),
             priority=self.priority,
             run_at=self.run_at,
-            delay_s=self.delay_s,
+            delay_s=self.delay_s if debounce is None else debounce.wait_s,
             unique_key=self.unique_key,
             options=Options(
                 timeout_s=self.timeout_s,
@@ -193,10 +215,16 @@ class Terms(Struct, frozen=True, kw_only=True):
                 watchers=() if self.callback is None else (self.callback,),
                 resources=self.resources,
                 limits=limits,
+                debounce=debounce,
             ),
         )
         check_submission(submission)
         return submission
+
+
+def _named(debounce: Debounce | None) -> Debounced | None:
+    """What workers advertise of a debounce: nothing, if a function makes its keys."""
+    return debounce.declared if debounce is not None and debounce.declared.key else None
 
 
 def _shape(given: object) -> str:
@@ -466,7 +494,7 @@ class Kind(Generic[P, R, Q, C]):
 
     def _submission(self, id: UUID, args: bytes, *, references: bool) -> Submission:
         # What all jobs of these terms share is made and checked once.
-        if self._terms.limit:
+        if self._terms.limit or self._terms.debounce:
             return self._terms.submission(id, self.kind, args, references=references)
         if self._model is not None and not references:
             return structs.replace(self._model, id=id, args=args)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec.structs import replace
+from msgspec import structs
 
-from longshore.core.key_limits import (
-    OF_KIND,
-    is_whole,
-    key_of,
-    why_no_bounds,
-    why_no_key,
-    why_not,
-)
+from longshore.core import key_limits
+from longshore.core.crowd_limits import why_not_full
+from longshore.core.key_limits import OF_KIND, is_whole, why_no_bounds, why_no_key, why_not
 from longshore.core.rates import parse_rate
 from longshore.errors import AppError, InvalidInput
-from longshore.model.limits import JobLimit
+from longshore.model.limits import Full, JobLimit
 from longshore.payload.references import references_in
 from longshore.payload.values import unpack
 
@@ -32,6 +27,10 @@ class Limit:
     It may be a whole key (`key="api=maps"`), or a function of the arguments that returns one.
     Without a key it counts all jobs of its kind, as `kind=report`. A rule of the store
     (`longshore limits set`) for that key goes before what is declared here.
+
+    `full` is what a submit does if so many jobs of the key are live, running or waiting: it waits
+    ("wait"), it is skipped ("drop_newest"), the oldest is cancelled ("cancel_oldest"), or the
+    oldest of those that do not run ("replace_waiting").
     """
 
     __slots__ = ("_key", "declared")
@@ -44,6 +43,7 @@ class Limit:
         rate: str | None = None,
         burst: int | None = None,
         units: int = 1,
+        full: str = Full.WAIT,
     ) -> None:
         if rate is None and burst is not None:
             raise AppError("a limit has a burst, but no rate; give rate='100/min', or no burst")
@@ -52,12 +52,13 @@ class Limit:
         made = None if rate is None else parse_rate(rate, max(1, units) if burst is None else burst)
         if why := why_no_bounds(concurrency, made):
             raise AppError(why)
-        if isinstance(key, str) and (why := why_no_key(key if "=" in key else f"{key}=any")):
-            raise AppError(why)
+        check_key(key)
         self._key = key
         name = OF_KIND if key is None else key if isinstance(key, str) else ""
-        self.declared = JobLimit(name, concurrency, made, units)
+        self.declared = JobLimit(name, concurrency, made, units, _full(full))
         """What workers advertise of it; a function has no name there."""
+        if why := why_not_full([self.declared]):
+            raise AppError(why)
 
     @classmethod
     def advertised(cls, declared: JobLimit) -> Limit:
@@ -80,8 +81,7 @@ class Limit:
 
     def of_job(self, kind: str, arguments: Mapping[str, Any]) -> JobLimit:
         """The limit of one job; its key is that of the arguments."""
-        bounds = self.declared.concurrency, self.declared.rate, self.declared.units
-        return JobLimit(self._key_of(kind, arguments), *bounds)
+        return structs.replace(self.declared, key=key_of(self._key, kind, arguments))
 
     def of_turns(self, type: str) -> JobLimit:
         """The limit of the turns of a type of actors; without a key it counts all of the type."""
@@ -90,7 +90,7 @@ class Limit:
                 "turns have no parameters that could make a key; give a whole one, like "
                 "key='api=maps', or none, to count all actors of the type"
             )
-        return replace(self.declared, key=self._key or f"actor={type}")
+        return structs.replace(self.declared, key=self._key or f"actor={type}")
 
     def of_element(self, kind: str, arguments: Mapping[str, Any], parameter: str) -> JobLimit:
         """The limit of the jobs of a map; that of its own `parameter` each element completes."""
@@ -103,20 +103,34 @@ class Limit:
             )
         return self.of_job(kind, arguments)
 
-    def _key_of(self, kind: str, arguments: Mapping[str, Any]) -> str:
-        if self._key is None:
-            return f"{OF_KIND}{kind}"
-        if not isinstance(self._key, str):
-            return self._key(arguments)
-        if is_whole(self._key):
-            return self._key
-        if self._key not in arguments:
-            raise InvalidInput(
-                f"job '{kind}' is limited by its parameter '{self._key}', which this job was not "
-                "given, or only as a result to come; give it, or declare a key like "
-                f"{self._key}=any"
-            )
-        return key_of(self._key, arguments[self._key])
+
+def check_key(key: KeyGiven | None) -> None:
+    """Raises `AppError` if keys cannot be made so."""
+    if isinstance(key, str) and (why := why_no_key(key if "=" in key else f"{key}=any")):
+        raise AppError(why)
+
+
+def key_of(key: KeyGiven | None, kind: str, arguments: Mapping[str, Any]) -> str:
+    """The key of a job with these arguments; without one, that of its kind."""
+    if key is None:
+        return f"{OF_KIND}{kind}"
+    if not isinstance(key, str):
+        return key(arguments)
+    if is_whole(key):
+        return key
+    if key not in arguments:
+        raise InvalidInput(
+            f"job '{kind}' is limited by its parameter '{key}', which this job was not given, or "
+            f"only as a result to come; give it, or declare a key like {key}=any"
+        )
+    return key_limits.key_of(key, arguments[key])
+
+
+def _full(given: str) -> Full:
+    try:
+        return Full(given)
+    except ValueError:
+        raise AppError(f"full is {given!r}; it is one of {', '.join(Full)}") from None
 
 
 def limits_given(given: object) -> tuple[Limit, ...]:
@@ -174,6 +188,6 @@ def limits_of(
     if element is not None:
         return tuple(limit.of_element(kind, arguments, element) for limit in limits)
     found = tuple(limit.of_job(kind, arguments) for limit in limits)
-    if why := why_not(found):
+    if why := why_not(found) or why_not_full(found):
         raise InvalidInput(f"job '{kind}': {why}")
     return found

@@ -274,6 +274,16 @@ def of_expiry(expires_s: float | None, kind: str = "") -> Effect:
 CANCEL: Final = _effect(Event.CANCEL_ASKED)
 
 
+def of_drop(why: str) -> Effect:
+    """What becomes of a new job for which its limit has no place."""
+    return _effect(Event.DROPPED, info=why)
+
+
+def of_replacement(by: int) -> Effect:
+    """What becomes of a job in whose place another one came, which has this number."""
+    return _effect(Event.CANCEL_ASKED, info=f"replaced by job {by}")
+
+
 def cancel_verdict(state: JobState) -> CancelVerdict:
     """What a cancel does to a job in this state, in a word."""
     if state in TERMINAL:

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import structs
 
+from longshore.core.crowd_limits import IN_GROUP, check_no_crowd
 from longshore.core.limits import (
     MAX_NAME_CHARS,
     check_labels,
@@ -214,7 +215,8 @@ def check_condition(on: Condition, has_after: bool) -> None:
 
 
 def check_unwatched(job: Submission) -> None:
-    """Raises `InvalidInput` if a job of a group has watchers."""
+    """Raises `InvalidInput` if a job of a group has watchers, or would end others by its submit."""
+    check_no_crowd(job, IN_GROUP)
     if job.options.watchers:
         raise InvalidInput(
             "a job of a group has no callback and no other watchers; give them to the group"

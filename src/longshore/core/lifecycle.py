@@ -26,7 +26,10 @@ MEANINGS: Final = {
     S.SUCCEEDED: "returned a result, which is recorded",
     S.FAILED: "raised, timed out or crashed, and is not tried again; or expired",
     S.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
-    S.SKIPPED: "was not run, because what it waited for cannot come any more; or skipped itself",
+    S.SKIPPED: (
+        "was not run, because what it waited for cannot come any more, or because its limit was "
+        "full; or skipped itself"
+    ),
     S.CANCELLED: "was cancelled before it could succeed",
 }
 """What the docs say of a job in each state."""
@@ -41,6 +44,7 @@ class Event(StrEnum):
     HELD = "held by its paused group"
     CONDITION_LOST = "its condition can no longer hold"
     CAME_DUE = "its time came"
+    DROPPED = "its limit was full"
     EXPIRED = "it did not begin in time"
     OPENED = "a user opened this gate"
     EXPANDED = "its list became jobs"
@@ -78,6 +82,7 @@ RULES: Final = {
     Event.DEPENDENCY_FAILED: Rule(),
     Event.CONDITION_LOST: Rule(),
     Event.CAME_DUE: Rule(keeps_error=True, keeps_deadline=True),
+    Event.DROPPED: Rule(),
     Event.EXPIRED: Rule(),
     Event.OPENED: Rule(),
     Event.EXPANDED: Rule(),
@@ -110,12 +115,14 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     },
     S.DELAYED: {
         Event.CAME_DUE: S.READY,
+        Event.DROPPED: S.SKIPPED,
         Event.HELD: S.WAITING,
         Event.CANCEL_ASKED: S.CANCELLED,
     },
     S.READY: {
         Event.CLAIMED: S.RUNNING,
         Event.HELD: S.WAITING,
+        Event.DROPPED: S.SKIPPED,
         Event.EXPIRED: S.FAILED,
         Event.OPENED: S.SUCCEEDED,
         Event.EXPANDED: S.SUCCEEDED,

@@ -10,6 +10,7 @@ from math import isnan
 from typing import Final, TypeGuard, assert_never
 
 from longshore.core.callback_limits import check_callback
+from longshore.core.crowd_limits import check_crowd
 from longshore.core.key_limits import why_not
 from longshore.core.resources import amounts_of, shape_of, split
 from longshore.core.tracing import is_traceparent
@@ -87,6 +88,8 @@ def _check_shared(job: Submission) -> None:
         _check_own_name("queue", job.queue)
     if job.target != ANY_TARGET or job.options.resources:
         check_target(job.target, job.options.resources)
+    if job.options.limits or job.options.debounce is not None:
+        check_crowd(job)
     if job.priority != 0:
         check_priority(job.priority)
     if job.options != _DEFAULT_OPTIONS:

@@ -105,9 +105,11 @@ class Commits:
         tell_watchers: Callable[[], None],
         meter: Meter | None = None,
         open_limits_in: Callable[[float], None] = lambda seconds: None,
+        heed_cancels: Callable[[], None] = lambda: None,
     ) -> None:
         self._meter = meter
         self._open_limits_in = open_limits_in
+        self._heed_cancels = heed_cancels
         self._tell_reply = tell_reply
         self._tell_watchers = tell_watchers
         self._learn_lanes = learn_lanes
@@ -412,6 +414,8 @@ class Commits:
             self._tell_watchers()
         if result.limits_open_s is not None:
             self._open_limits_in(result.limits_open_s)
+        if result.stopping:
+            self._heed_cancels()
         self._plan_again(batch, result)
         _answer(requests, result.submitted)
         _answer(sends, result.sent)

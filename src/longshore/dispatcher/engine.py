@@ -166,6 +166,7 @@ class Dispatcher:
             tell_watchers=lambda: self._alarms.watchers.set_in(0),
             meter=meter,
             open_limits_in=lambda seconds: self._alarms.limits.set_in(max(SOONEST_S, seconds)),
+            heed_cancels=lambda: self._alarms.cancels.set_in(0),
         )
 
     def _make_duties(self, has_ended: HasEnded) -> list[Duty]:

@@ -63,6 +63,7 @@ class BatchResult(Struct, frozen=True):
     - `replies`: the replies to asks from outside;
     - `watched`: whether watchers are to be told of some that ended (`tell_watchers`);
     - `turns`: the new turns of actors that started on slots of `for_dependents`;
+    - `stopping`: running jobs that submits have had cancelled;
     - `limits_open_s`: in how many seconds the rate of a key lets the first job begin of those that
       claims put behind it (`open_limits`).
     """
@@ -84,3 +85,4 @@ class BatchResult(Struct, frozen=True):
     watched: bool = False
     turns: list[Attempt] = []
     limits_open_s: float | None = None
+    stopping: list[UUID] = []

@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.checkpoint import CheckpointView
-from longshore.model.limits import JobLimit
+from longshore.model.limits import Debounced, JobLimit
 from longshore.model.watcher import Watcher
 
 DEFAULT_QUEUE = "default"
@@ -126,6 +126,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """The schedule that submitted it. The dispatcher says so, no submitter."""
     limits: tuple[JobLimit, ...] = ()
     """The keys that it counts for, and what limits them unless a rule does (`model.limits`)."""
+    debounce: Debounced | None = None
+    """With which other jobs it is one run (`core.crowds`)."""
     batch: str = ""
     """A fingerprint of the batch with an `Idempotency-Key` for which it stands."""
 

@@ -7,6 +7,7 @@ a limit for each. A rule, which lies in the store, goes before what jobs bring.
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -19,6 +20,30 @@ class Rate(Struct, frozen=True, omit_defaults=True, gc=False):
     burst: int = 1
 
 
+class Full(StrEnum):
+    """What a submit does if as many jobs of its key are live as may run at once.
+
+    `WAIT`: it waits for its turn. `DROP_NEWEST`: it is skipped. `CANCEL_OLDEST`: the oldest is
+    cancelled, also if it runs. `REPLACE_WAITING`: the oldest of those that wait is cancelled.
+    """
+
+    WAIT = "wait"
+    DROP_NEWEST = "drop_newest"
+    CANCEL_OLDEST = "cancel_oldest"
+    REPLACE_WAITING = "replace_waiting"
+
+
+class Debounced(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Of the jobs of a kind with this key only the last runs, `wait_s` after it came.
+
+    It runs at the latest `max_wait_s` after the first of them came.
+    """
+
+    key: str
+    wait_s: float
+    max_wait_s: float | None = None
+
+
 class JobLimit(Struct, frozen=True, omit_defaults=True, gc=False):
     """A key that a job counts for, and what limits the key unless a rule says otherwise."""
 
@@ -27,6 +52,8 @@ class JobLimit(Struct, frozen=True, omit_defaults=True, gc=False):
     rate: Rate | None = None
     units: int = 1
     """How much of the rate the job takes."""
+    full: Full = Full.WAIT
+    """What its submit does if the key is full."""
 
 
 class LimitRule(Struct, frozen=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from longshore.model.attempt import Attempt
 from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, RetryPolicy
-from longshore.model.limits import JobLimit
+from longshore.model.limits import Debounced, JobLimit
 from longshore.model.usage import Peak
 
 
@@ -104,6 +104,8 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
     resources: str = ""
     limits: tuple[JobLimit, ...] = ()
     """Of each the key is a parameter of the job, or a whole key."""
+    debounce: Debounced | None = None
+    """Its key is a parameter of the job, or a whole key."""
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):

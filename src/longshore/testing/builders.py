@@ -64,7 +64,7 @@ from longshore.model.job import (
     Submission,
     Submitted,
 )
-from longshore.model.limits import JobLimit
+from longshore.model.limits import Debounced, JobLimit
 from longshore.model.reports import OutboxJob, OutboxNode
 from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo
 from longshore.payload.maps import MapPattern, pack_map
@@ -103,6 +103,7 @@ def a_job(
     labels: tuple[str, ...] = (),
     resources: str = "",
     limits: tuple[JobLimit, ...] = (),
+    debounce: Debounced | None = None,
 ) -> Submission:
     """A submission that is ready at once, unless told otherwise."""
     return Submission(
@@ -121,6 +122,7 @@ def a_job(
             expires_s=expires_s,
             resources=resources,
             limits=limits,
+            debounce=debounce,
         ),
     )
 

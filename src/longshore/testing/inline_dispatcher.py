@@ -139,7 +139,10 @@ class InlineDispatcher:
         """Has jobs accepted at once."""
         if any(job.run_at is not None for job in jobs):
             self.clock.catch_up()
-        return (await self.store.pump(self._id, Batch(submits=jobs))).submitted
+        pumped = await self.store.pump(self._id, Batch(submits=jobs))
+        for job in pumped.stopping:
+            self._on_cancel(job)
+        return pumped.submitted
 
     async def send(self, messages: Sequence[Message]) -> list[Sent | Refused]:
         """Has messages put into their mailboxes at once."""
@@ -326,7 +329,10 @@ class InlineDispatcher:
         finishes: Sequence[End] = (),
         claims: Sequence[Claim] = (),
     ) -> BatchResult:
-        return _at_once(self.store.pump(self._id, Batch(finishes, claims=claims)))
+        pumped = _at_once(self.store.pump(self._id, Batch(finishes, claims=claims)))
+        for job in pumped.stopping:
+            self._on_cancel(job)
+        return pumped
 
     def _tell_watchers(self) -> None:
         while _at_once(self.store.tell_watchers()).more:

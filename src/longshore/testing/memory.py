@@ -69,7 +69,7 @@ from longshore.store.rows import (
 from longshore.testing.memory_access import MemoryAccess
 from longshore.testing.memory_actors import MemoryActors
 from longshore.testing.memory_checkpoints import MemoryCheckpoints
-from longshore.testing.memory_limits import MemoryLimits
+from longshore.testing.memory_crowds import MemoryCrowds
 from longshore.testing.memory_log_archives import MemoryLogArchives
 from longshore.testing.memory_peaks import MemoryPeaks
 from longshore.testing.memory_rows import JobRow, new_row
@@ -87,7 +87,7 @@ class MemoryStore(
     MemoryCheckpoints,
     MemoryLogArchives,
     MemoryPeaks,
-    MemoryLimits,
+    MemoryCrowds,
 ):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
@@ -107,6 +107,7 @@ class MemoryStore(
         self._now, self._max_group_jobs = self._utc(), batch.max_group_jobs
         ready, ended = Counter[int](), list[Ended]()
         noted = len(self._notices)
+        self._begin_crowds()
         finished = [self._finish(end, ready, ended) for end in batch.finishes]
         self._made_bytes = published_bytes(batch.finishes)
         self._made = []
@@ -130,7 +131,7 @@ class MemoryStore(
         self._open_at = None
         claimed, left, barred = self._claim_all(dispatcher, batch, room)
         claimed = self._filled(claimed)
-        self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
+        self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended), *self._crowd_hints())
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
         return BatchResult(
             finished,
@@ -140,7 +141,7 @@ class MemoryStore(
             taken,
             ready,
             by_ends,
-            ended,
+            ended + self._ended_by_submits,
             left,
             barred,
             frozenset(groups),
@@ -150,6 +151,7 @@ class MemoryStore(
             watched=len(self._notices) > noted,
             turns=turns,
             limits_open_s=self._seconds_to(self._open_at),
+            stopping=self._stopping,
         )
 
     def _start_turns(self, dispatcher: UUID, offers: SlotOffers) -> list[Attempt]:
@@ -255,6 +257,7 @@ class MemoryStore(
                 ready[row.lane.hash] += 1
             else:
                 started.append(self._start(row, slot))
+        self._settle_crowd(row, ready)
         return Submitted(job.id, row.job.number)
 
     def _holder(self, row: JobRow) -> JobRow | None:

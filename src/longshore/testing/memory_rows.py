@@ -130,6 +130,7 @@ class JobRow:
     node: NodeRow | None = None
     actor: tuple[str, str] | None = None
     """The actor that it is a turn of."""
+    calm_by: int | None = None
     rank: int | None = None
     """The place in the order that it inherits, if it was added to its group."""
 

@@ -15,6 +15,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from longshore.core.crowd_limits import IN_TRANSACTION, check_no_crowd
 from longshore.core.limited_starts import keys_text
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
@@ -54,6 +55,8 @@ Sending = Generator[Ask, Rows, None]
 
 def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation:
     """Stores new jobs; answers item by item. With `notify` dispatchers hear of it at the commit."""
+    for job in jobs:
+        check_no_crowd(job, IN_TRANSACTION)
     sound = SoundItems(jobs)
     taken: list[Answer] = []
     for run in runs(sound.items):
@@ -85,7 +88,8 @@ def _take(items: list[Item]) -> Conversation:
     for _ in range(TURNS):
         if limited:
             keys = [keys_text(job.options.limits) for job, _ in left]
-            inserted = yield Ask(ENQUEUE_LIMITED, [*columns(left), keys, [None] * len(left)])
+            none = [None] * len(left)
+            inserted = yield Ask(ENQUEUE_LIMITED, [*columns(left), keys, none, none])
         else:
             inserted = yield Ask(ENQUEUE, columns(left))
         for id, number in inserted:

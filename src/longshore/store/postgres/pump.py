@@ -160,7 +160,7 @@ class Pump:
             taken,
             ready,
             by_ends + intake.ready_sent,
-            records.ended + settling.ended,
+            records.ended + settling.ended + intake.crowds.ended,
             frozenset(left).union(*(scan.contested for scan in scans)),
             frozenset[int]().union(*(scan.barred for scan in scans)),
             frozenset(settling.groups),
@@ -170,12 +170,14 @@ class Pump:
             tx.has_watched_ends,
             intake.turns,
             soonest_s(scans),
+            intake.crowds.stopping,
         )
         if ends:
             self._ends_groups = bool(records.parents)
         known = known_of(turns.boxes) if turns is not None else []
         lanes = intake.new_lanes
-        return PumpResult(pumped, bool(ready - taken), lanes, scans, tx.tallied, known)
+        held = intake.crowds.held
+        return PumpResult(pumped, bool(ready - taken), lanes, scans, tx.tallied, known, held=held)
 
     def _starts(
         self, dispatcher: UUID, offered: Sequence[OpenSlots], room: int, ends: Sequence[End]
@@ -247,7 +249,7 @@ class Pump:
         items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
             return None
-        if any(job.options.limits for job in batch.submits):
+        if any(job.options.limits or job.options.debounce for job in batch.submits):
             return None
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
             return None

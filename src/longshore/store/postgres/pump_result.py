@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from longshore.model.attempt import Attempt
 from longshore.ports import BatchResult
+from longshore.store.postgres.crowds import Held
 from longshore.store.postgres.cursors import Reached, ScanPlan
 from longshore.store.postgres.limited_claims import LimitedScan
 from longshore.store.postgres.single_turns import Known
@@ -45,6 +46,8 @@ class PumpResult(Struct, frozen=True):
     """What it has shown of actors."""
     is_filled: bool = False
     """Whether turns that began have all that their workers get."""
+    held: list[Held] = []
+    """The jobs that are to be cancelled, and that another transaction held."""
 
 
 def soonest_s(scans: Sequence[ClaimScan]) -> float | None:

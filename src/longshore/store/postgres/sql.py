@@ -244,8 +244,8 @@ def inserted(
 
     With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
     are those of a single job, not arrays, which cost more to take apart. With `turns`, the jobs are
-    turns of actors, whose numbers come last. With `limited`, their keys come last, and behind which
-    of them each job goes. What `first` selects precedes it, and can `guard` it.
+    turns of actors, whose numbers come last. With `limited`, their keys come last, behind which
+    of them each job goes, and its crowd. What `first` selects precedes it, and can `guard` it.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
@@ -262,9 +262,11 @@ def inserted(
         also, values = f"{also}, actor_id", f"{values}, n.actor"
     if limited:
         at = 18 if turns else 17
-        own, names = f"{own}, ${at}::text[], ${at + 1}::text[]", f"{names}, keys, behind"
+        own = f"{own}, ${at}::text[], ${at + 1}::text[], ${at + 2}::text[]"
+        names = f"{names}, keys, behind, crowd"
         rows = f"unnest({own})"
-        also, values = f"{also}, concurrency_key, blocked_on", f"{values}, n.keys, n.behind"
+        also = f"{also}, concurrency_key, blocked_on, crowd"
+        values = f"{values}, n.keys, n.behind, n.crowd"
     return f"""
 WITH {first} {may} new AS (
     INSERT INTO longshore.job (

@@ -18,12 +18,14 @@ from msgspec import structs
 
 from longshore.model.access import AuditEntry
 from longshore.model.attempt import Attempt
+from longshore.model.job import Ended
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.payload.callback_jobs import is_callback
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.access import PostgresAccess
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
+from longshore.store.postgres.crowds import Held, cancel_held
 from longshore.store.postgres.deliveries import PostgresDeliveries
 from longshore.store.postgres.files import PostgresFiles
 from longshore.store.postgres.group_upkeep import PostgresGroupUpkeep
@@ -173,9 +175,21 @@ class PostgresStore(
         self._tallied += drawn.tallied
         if drawn.left_some:
             self._sender.tell(Hint.WORK)
-        if drawn.pumped.ended or drawn.pumped.replies:
+        pumped = await self._with_held(drawn.pumped, drawn.held) if drawn.held else drawn.pumped
+        if pumped.ended or pumped.replies:
             self._sender.tell(Hint.ENDED)
-        return drawn.pumped if drawn.is_filled else await self._with_results(drawn.pumped)
+        if pumped.stopping:
+            self._sender.tell(Hint.CANCEL)
+        return pumped if drawn.is_filled else await self._with_results(pumped)
+
+    async def _with_held(self, pumped: BatchResult, held: Sequence[Held]) -> BatchResult:
+        """Cancels, one by one, what another transaction held: see `crowds`."""
+        found = [await self._keeping.run(partial(cancel_held, held=one)) for one in held]
+        return structs.replace(
+            pumped,
+            ended=[*pumped.ended, *(one for one in found if isinstance(one, Ended))],
+            stopping=[*pumped.stopping, *(one for one in found if isinstance(one, UUID))],
+        )
 
     async def _with_results(self, pumped: BatchResult) -> BatchResult:
         for name in ("claimed", "dependents", "started", "turns"):

@@ -12,6 +12,7 @@ import asyncpg
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from longshore.core.crowds import crowd_of
 from longshore.core.limited_starts import keys_text
 from longshore.core.placement import SlotOffers, Woken
 from longshore.core.turns import last_worker
@@ -30,6 +31,7 @@ from longshore.store.postgres.columns import (
     unique_keys,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
+from longshore.store.postgres.crowds import Crowds, count_dropped, lock_crowds, may_crowd
 from longshore.store.postgres.key_holders import holder_of, staging_of
 from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.limited_claims import keys_to_wait_behind
@@ -158,6 +160,8 @@ class SubmitBatch:
         self._tx = tx
         self._lanes = lanes
         self._start_columns = start_columns
+        self.crowds = Crowds(tx)
+        self._crowded: dict[int, Submission] = {}
         self._refused: dict[UUID, Refused] = {}
         self._sent: set[int] = set()
 
@@ -171,8 +175,13 @@ class SubmitBatch:
         """Stores the jobs that are new and can be stored; answers item by item."""
         sound = SoundItems(jobs)
         taken: list[Answer] = []
+        crowded = [job for job in jobs if may_crowd(job)]
+        await lock_crowds(self._tx, crowded)
+        self._crowded = {job.id.int: job for job in reversed(crowded)}
         for run in runs(sound.items):
             taken += await self._take(run)
+        await self.crowds.settle()
+        count_dropped(self.crowds.dropped, self.ready, self._sent, self.ready_sent)
         return sound.answers(taken)
 
     async def _take(self, items: list[Item]) -> list[Answer]:
@@ -249,7 +258,7 @@ class SubmitBatch:
         await self._note(items, rows)
 
     async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
-        if any(job.options.limits for job, _ in items):
+        if any(map(_is_limited, items)):
             return await self._insert_limited(items)
         if self._start_columns is None:
             rows = await self._tx.fetch(SUBMIT, *columns(items, sparse=True))
@@ -266,15 +275,16 @@ class SubmitBatch:
         Those with limits do not start, and may go behind keys. If they alternate too often, none of
         the others starts either.
         """
-        parts = [
-            list(part) for _, part in groupby(items, lambda item: bool(item[0].options.limits))
-        ]
+        parts = [list(part) for _, part in groupby(items, _is_limited)]
         rows: list[asyncpg.Record] = []
         for part in parts if len(parts) <= MOST_PARTS else [items]:
             if len(parts) <= MOST_PARTS and not _is_limited(part[0]):
                 rows += await self._insert_all(part)
                 continue
             new = await self._insert_limited_part(SUBMIT_LIMITED, part)
+            for row in new if self._crowded else ():
+                if (job := self._crowded.get(row["id"].int)) is not None:
+                    self.crowds.note(job, row["number"])
             await self._note(part, new)
             rows += new
         return rows
@@ -285,7 +295,8 @@ class SubmitBatch:
         behind = await keys_to_wait_behind(self._tx, [job for job, _ in items])
         keys = [keys_text(job.options.limits) for job, _ in items]
         waits = [behind.get(job.id) for job, _ in items]
-        return await self._tx.fetch(query, *columns(items), *more, keys, waits)
+        crowds = [crowd_of(job.kind, job.options) for job, _ in items]
+        return await self._tx.fetch(query, *columns(items), *more, keys, waits, crowds)
 
     async def _note(self, items: list[Item], rows: list[asyncpg.Record]) -> None:
         """Counts new jobs, and stores their lanes."""
@@ -305,7 +316,7 @@ class SubmitBatch:
 
 
 def _is_limited(item: Item) -> bool:
-    return bool(item[0].options.limits)
+    return bool(item[0].options.limits or item[0].options.debounce)
 
 
 def _held(id: UUID) -> Refused:

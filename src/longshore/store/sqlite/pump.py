@@ -61,7 +61,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         claims.taken,
         ends.ready + ready + ends.posted.by_sends + opened if has_ends else ready,
         ends.ready + opened if opened else ends.ready,
-        ends.ended,
+        ends.ended + tx.ended_by_submits if tx.ended_by_submits else ends.ended,
         frozenset(claims.left),
         frozenset(claims.barred),
         ends.groups,
@@ -71,6 +71,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         tx.has_watched_ends,
         filled(tx, ends.posted.started) if ends.posted.started else [],
         tx.seconds_to(min(claims.open_at)) if claims.open_at else None,
+        tx.stopping,
     )
 
 

@@ -24,6 +24,7 @@ from longshore.store.rows import (
     not_accepted,
     pack_options,
 )
+from longshore.store.sqlite.crowds import settle_crowds
 from longshore.store.sqlite.limits import put_behind_waiting
 from longshore.store.sqlite.sql import (
     HOLDERS,
@@ -80,6 +81,8 @@ def accept(
     accepted = intake.settle()
     if any(job.options.limits for job in jobs):
         put_behind_waiting(tx, jobs, accepted[0])
+    if any(job.options.limits or job.options.debounce for job in jobs):
+        settle_crowds(tx, jobs, accepted[0], before, accepted[1])
     return accepted
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from longshore.core.effects import Change
-from longshore.model.job import JobState
+from longshore.model.job import Ended, JobState
 from longshore.model.worker import Lane
 from longshore.store.rows import LARGEST_INT, earlier, history_entry, later, pack_error
 from longshore.store.sqlite.sql import (
@@ -126,6 +126,10 @@ class Transaction(Snapshot):
         """The watched jobs that ended."""
         self.has_noted_groups = False
         """Whether a group ended that is watched."""
+        self.ended_by_submits: list[Ended] = []
+        """The jobs that new ones ended, themselves or others (see `crowds`)."""
+        self.stopping: list[UUID] = []
+        """The running jobs that new ones have had cancelled."""
         self._woken: set[int] = set()
         """The groups of which jobs are to run."""
 

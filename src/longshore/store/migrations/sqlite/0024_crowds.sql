@@ -1,0 +1,7 @@
+-- Live jobs that a submit looks at: those of a key whose limit says what to do when it is full, and debounced ones.
+-- `calm_by`, in microseconds since 1970, is when the run of a debounced job begins at the latest.
+ALTER TABLE job ADD COLUMN crowd TEXT;
+ALTER TABLE job ADD COLUMN calm_by INTEGER;
+
+CREATE INDEX job_crowd ON job (crowd, number)
+WHERE crowd IS NOT NULL AND state IN ('waiting', 'delayed', 'ready', 'running', 'cancelling');
