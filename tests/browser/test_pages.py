@@ -30,11 +30,12 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A dashboard with jobs that ended in each way, and a group."""
+    """A dashboard with a job that succeeded, one that failed, one that nobody runs, and a group."""
     with running(tmp_path_factory.mktemp("site"), "--workers", "2") as found:
         assert found.done(found.submit("add", a=1, b=2**60 + 1)) == "succeeded"
-        failed = {"kind": "refuse_to_run", "args": {}}
-        found.call("POST", "/dispatcher/jobs/", failed)
+        assert found.done(found.submit("unserialisable_async")) == "failed"
+        unserved = {"kind": "refuse_to_run", "args": {}}
+        found.call("POST", "/dispatcher/jobs/", unserved)
         jobs = [
             {"key": "first", "kind": "add", "args": {"a": 1, "b": 1}},
             {"key": "gate", "gate": True, "after": ["first"]},
@@ -113,7 +114,7 @@ def test_text_of_jobs_stays_text(page: Page, site: Site, tmp_path: Path) -> None
 
 
 def test_a_page_follows_what_happens(page: Page, site: Site, tmp_path: Path) -> None:
-    """The state, the log's lines and the list change without a reload."""
+    """The state and the result change without a reload."""
     started, until = tmp_path / "started", tmp_path / "until"
     number = site.submit("hold", started=str(started), until=str(until))
     page.goto(f"/jobs/{number}")
@@ -123,6 +124,16 @@ def test_a_page_follows_what_happens(page: Page, site: Site, tmp_path: Path) -> 
     expect(page.locator(".heading .state")).to_contain_text("succeeded")
     expect(page.locator("main")).to_contain_text("held")
     assert page.evaluate("document.body.dataset.same") == "yes"
+
+
+def test_a_search_looks_into_jobs(page: Page, site: Site) -> None:
+    page.goto("/jobs/?q=arg.b:1152921504606846977")
+    expect(page.locator(".region-jobs tbody tr")).to_have_count(1)
+    expect(page.locator(".region-jobs tbody")).to_contain_text("add")
+    page.goto("/jobs/?q=error:serialis+state:failed")
+    expect(page.locator(".region-jobs tbody")).to_contain_text("unserialisable_async")
+    page.goto("/jobs/?q=slover:3s")
+    expect(page.get_by_role("alert")).to_contain_text("did you mean slower:?")
 
 
 def test_a_hidden_tab_has_no_stream(page: Page, site: Site) -> None:

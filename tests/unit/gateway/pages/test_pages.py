@@ -240,5 +240,5 @@ def test_what_ended_is_what_came_less_what_grew() -> None:
     assert rate(Sample(0.0, 100, 10), Sample(5.0, 200, 60)) == 10.0
 
 
-def test_pruning_does_not_change_the_rate_and_a_retry_does_not_make_it_negative() -> None:
+def test_a_retry_by_hand_does_not_make_the_rate_negative() -> None:
     assert rate(Sample(0.0, 100, 10), Sample(5.0, 100, 12)) == 0.0
