@@ -16,7 +16,7 @@ out the jobs that are too old. A list until some time begins in the same way (`s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -116,13 +116,16 @@ def young(until: datetime) -> datetime:
     return until + SLACK if latest - until > SLACK else latest
 
 
-def narrow(came: Sequence[tuple[int, datetime]], high: int, after: datetime) -> tuple[int, int]:
+def narrow(
+    numbers: Sequence[int], came: Mapping[int, datetime], high: int, after: datetime
+) -> tuple[int, int]:
     """Between which two of these numbers jobs begin to be as young as `after`.
 
-    They are the same if that is as far as such numbers tell.
+    `came` says when the job at a number came, or the next older one. It lacks a number below which
+    no job is left.
     """
-    high = min((number for number, at in came if at >= after), default=high)
-    return max((number for number, at in came if number < high and at < after), default=high), high
+    high = min((number for number, at in came.items() if at >= after), default=high)
+    return max((one for one in numbers if one < high), default=high), high
 
 
 def page(found: Sequence[Job], wanted: JobFilter, stopped_at: int | None) -> JobPage:

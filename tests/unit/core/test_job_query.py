@@ -35,8 +35,7 @@ def test_live_stands_for_all_that_has_not_ended() -> None:
         ("state:faild", "there is no state 'faild'; did you mean failed?"),
         ("report", "'report' is no term; write kind:report, or another term with a colon"),
         ("kind:a kind:b", "kind: is given twice; give it once"),
-        ("slower:10s", "slower: cannot be searched for yet; take it out"),
-        ("arg.user.id:7", "arg.user.id: cannot be searched for yet; take it out"),
+        ("arg:7", "arg: names no argument; write arg.NAME:7"),
     ],
 )
 def test_what_is_wrong_is_said_in_words(text: str, words: str) -> None:

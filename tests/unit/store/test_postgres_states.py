@@ -28,6 +28,7 @@ OLD_CODES = {
 HELD = {
     "job_ready": f"(state = {CODES[S.READY]}) AND (blocked_on IS NULL)",
     "job_blocked": f"(state = {CODES[S.READY]}) AND (blocked_on IS NOT NULL)",
+    "job_crowd": f"(crowd IS NOT NULL) AND (state < {ENDED})",
     "job_due": f"state = {CODES[S.DELAYED]}",
     "job_owned": f"state = ANY (ARRAY[{OWNED}])",
     "job_cancelling": f"state = {CODES[S.CANCELLING]}",

@@ -238,11 +238,9 @@ class PostgresReads:
             return last
         low, high, after = 0, await self._number(LAST, last) or 0, young(wanted.until)
         while high - low > NEAR:
-            came = [
-                (number, at)
-                for number, at in await self._reading.fetch(AT_TIMES, spread(low, high))
-            ]
-            low, high = narrow(came, high, after)
+            numbers = spread(low, high)
+            came = {number: at for number, at in await self._reading.fetch(AT_TIMES, numbers)}
+            low, high = narrow(numbers, came, high, after)
         return high
 
     async def _floor(self, wanted: JobFilter, last: int) -> int:

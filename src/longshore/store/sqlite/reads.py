@@ -319,9 +319,10 @@ def _last(tx: Snapshot, wanted: JobFilter) -> int:
     [found] = tx.execute("SELECT max(number) FROM job WHERE number <= ?", (last,)).fetchone()
     low, high, after = 0, found or 0, young(wanted.until)
     while high - low > NEAR:
-        places = msgspec.json.encode(spread(low, high)).decode()
-        came = [(number, moment(at)) for number, at in tx.execute(_AT_TIMES, (places,))]
-        low, high = narrow(came, high, after)
+        numbers = spread(low, high)
+        places = msgspec.json.encode(numbers).decode()
+        came = {number: moment(at) for number, at in tx.execute(_AT_TIMES, (places,))}
+        low, high = narrow(numbers, came, high, after)
     return high
 
 
