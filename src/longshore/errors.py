@@ -317,7 +317,8 @@ class JobCancelled(JobUnsuccessful):
 
 
 def _tree(root: type[LongshoreError]) -> dict[str, type[LongshoreError]]:
-    found = {root.code: root}
+    # A class without a code of its own is raised as one that has: over the wire it is that one.
+    found = {root.code: root} if "code" in vars(root) else {}
     for child in root.__subclasses__():
         found.update(_tree(child))
     return found

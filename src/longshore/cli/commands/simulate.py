@@ -36,8 +36,8 @@ BROKEN = 1
     "--scenario",
     "scenario_name",
     metavar="NAME",
-    help="What each seed is: jobs, rush, expiry, groups, growth, gates, reruns, actors or web "
-    "(four seeds each, in turn).",
+    help="What each seed is: jobs, rush, expiry, groups, growth, gates, reruns, actors, web, "
+    "limits or schedules (four seeds each, in turn).",
 )
 @click.option("--verbose", is_flag=True, help="Print every event.")
 @json_option

@@ -80,13 +80,17 @@ class Added(Struct, frozen=True):
     def node(self) -> OutboxNode:
         """It, as its adder reports it. Its arguments say how it behaves."""
         options = Options(retry=RetryPolicy(attempts=2, backoff_s=0.1))
-        args = msgpack.encode(_Args(self.behaviour))
-        job = Submission(NO_ID, "work", args, options=options)
+        job = Submission(NO_ID, "work", args_of(self.behaviour), options=options)
         return OutboxNode(self.key, job, self.after, self.on, self.detached)
 
 
 class _Args(Struct, frozen=True):
     behaviour: Behaviour = Behaviour()
+
+
+def args_of(behaviour: Behaviour) -> bytes:
+    """Arguments that say how their job behaves."""
+    return msgpack.encode(_Args(behaviour))
 
 
 def behaviour_in(args: bytes) -> Behaviour:

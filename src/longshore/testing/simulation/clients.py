@@ -7,7 +7,7 @@ Each speaks through the real connection. One that gets no answer asks again, wit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
 from uuid import UUID
@@ -32,6 +32,9 @@ from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import JobPlan
 
+Work = Callable[[Connection], Awaitable[None]]
+"""Something else that a client does, with its connection."""
+
 WAIT_S = 20.0
 OPEN_EVERY_S = 2.0
 
@@ -51,6 +54,7 @@ class ClientNode(Node):
         on_open: Callable[[UUID], None],
         actors: ActorPlans,
         on_actors: OnActors,
+        works: Sequence[Work],
     ) -> None:
         super().__init__(world, name)
         self._dispatchers = dispatchers
@@ -60,6 +64,7 @@ class ClientNode(Node):
         self._on_told = on_told
         self._on_open = on_open
         self._over: set[UUID] = set()
+        self._works = works
         self._actors = ActorClient(name, actors, on_actors, self._note)
         self.done = False
         self._waiting: dict[UUID, None] = {}
@@ -79,6 +84,7 @@ class ClientNode(Node):
                 *(self._see_through(connection, plan) for plan in self._jobs),
                 *(self._see_group_through(connection, plan) for plan in self._groups),
                 *self._actors.works(connection),
+                *(work(connection) for work in self._works),
             )
             self.done = True
             await keepers

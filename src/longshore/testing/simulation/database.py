@@ -29,6 +29,7 @@ from longshore.model.group import (
     RunPlan,
 )
 from longshore.model.job import Refused
+from longshore.model.limits import LimitRule
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Store
 from longshore.testing.faults import FaultyStore
@@ -83,9 +84,17 @@ class Rerun(Struct, frozen=True):
     keys: tuple[str, ...]
 
 
+class Removed(Struct, frozen=True):
+    """The rule of this pattern is removed."""
+
+    pattern: str
+
+
 About = (
     Additions
     | Rerun
+    | LimitRule
+    | Removed
     | Batch
     | SessionKey
     | GroupPart
@@ -283,6 +292,16 @@ class RemoteStore(FaultyStore):
                 undelivered=undelivered,
             ),
             SessionKey(worker, session),
+        )
+
+    async def set_limit(self, rule: LimitRule) -> None:
+        """As the store does, so that the promises see what went in."""
+        await self._database.ask("set_limit", lambda: self.store.set_limit(rule), rule)
+
+    async def remove_limit(self, pattern: str) -> bool:
+        """As the store does, so that the promises see what went in."""
+        return await self._database.ask(
+            "remove_limit", lambda: self.store.remove_limit(pattern), Removed(pattern)
         )
 
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:

@@ -46,6 +46,7 @@ class Fairness:
         self._workers = workers
         self._lookahead_s = lookahead_s
         self._idle_since: dict[tuple[str, str], float] = {}
+        self._attends: list[Attending] = []
         self._frozen_s: dict[int, float] = {}
         """How long its worker had been frozen when an attempt was first seen there, by token."""
 
@@ -53,6 +54,7 @@ class Fairness:
         """Raises `BrokenPromise` if a job waits that must not."""
         attending = list(self._attending())
         self._note_idle(attending, now)
+        self._attends = attending
         waiting = [(one, *found) for one in attending for found in _waiting(one.worker)]
         before, self._frozen_s = self._frozen_s, {}
         for one, pool, since, assignment in waiting:
@@ -60,6 +62,16 @@ class Fairness:
             self._frozen_s[token] = before.get(token, one.frozen_s)
             if self._frozen_s[token] == one.frozen_s:
                 self._check(one, pool, now, since, assignment, attending)
+
+    def idle_since(self, kind: str) -> float | None:
+        """Since when a worker that could run this kind has had a free slot; None if none has."""
+        found = (
+            self._idle_since.get((one.node, pool))
+            for one in self._attends
+            for pool, executor in one.worker._executors.items()
+            if kind in executor.kinds
+        )
+        return min((since for since in found if since is not None), default=None)
 
     def _attending(self) -> Iterator[Attending]:
         for node in self._workers:

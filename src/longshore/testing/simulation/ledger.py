@@ -18,11 +18,13 @@ from longshore.model.group import GroupPart
 from longshore.model.job import Ended, Job, JobState, Verdict
 from longshore.model.worker import Attended, SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
+from longshore.store.rows import micros
 from longshore.testing.simulation.actor_check import ActorCheck
 from longshore.testing.simulation.batch_check import WOKEN, BatchCheck
 from longshore.testing.simulation.database import Committed, at_once
 from longshore.testing.simulation.deadlines import Deadlines
 from longshore.testing.simulation.group_check import GroupCheck
+from longshore.testing.simulation.limit_check import LimitCheck
 from longshore.testing.simulation.loop import SimulatedLoop
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.running_bodies import RunningBodies
@@ -81,7 +83,9 @@ class Ledger:
         self._turns: set[UUID] = set()
         """The jobs that are turns of actors."""
         self._last_token = 0
-        self._deadlines = Deadlines(VirtualClock(loop).utc, self._job)
+        utc = VirtualClock(loop).utc
+        self._deadlines = Deadlines(utc, self._job)
+        self._limits = LimitCheck(lambda: micros(utc()), self._job)
 
     # what clients were told
 
@@ -126,6 +130,7 @@ class Ledger:
         if self._web is not None:
             self._web.check(commit, changes, self._stores.web())
         self._deadlines.check(commit.verb, changes, fresh)
+        self._limits.check(commit, map(_job_of, filter(_has_begun, changes)), self._shots)
         for change in [*changes, *(Change(job, NOWHERE, self._shots[job]) for job in fresh)]:
             self._record(commit.verb, change)
         self._groups.check(commit, changes, fresh, self._shots, self._stores.groups())
@@ -288,6 +293,20 @@ class Ledger:
         """Jobs that have not ended."""
         return [job for job, shot in self._shots.items() if shot.state not in TERMINAL]
 
+    @property
+    def shots(self) -> Mapping[UUID, Snapshot]:
+        """Every job as it was after the last commit."""
+        return self._shots
+
+    def has_room(self) -> list[UUID]:
+        """The ready jobs with limits whose keys all have room for them."""
+        waiting = self._limits.waiting(self._shots)
+        return [job for job in waiting if self._limits.has_room(job, self._shots)]
+
+    def kind_of(self, job: UUID) -> str:
+        """The kind of a job."""
+        return self._keys[job][0]
+
     def unsettled_actor(self) -> tuple[str, UUID] | None:
         """An actor that has something left to do, in words."""
         return self._actors.unsettled(self._shots)
@@ -306,6 +325,14 @@ class Ledger:
                 if (child in self._shots) != (shot.state is JobState.SUCCEEDED):
                     text = f"it is {shot.state}, and what it was to cause does not fit that"
                     raise BrokenPromise(Promise.ONE_OUTCOME, text, parent)
+
+
+def _has_begun(change: Change) -> bool:
+    return change.after.state is JobState.RUNNING and change.after.token != change.before.token
+
+
+def _job_of(change: Change) -> UUID:
+    return change.job
 
 
 def _check_adopted(change: Change) -> None:

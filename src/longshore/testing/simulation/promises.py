@@ -22,6 +22,9 @@ class Promise(StrEnum):
     HEEDED = "a web worker without room is left alone until it answers again"
     IN_TIME = "a job begins before its deadline, or fails after it"
     UNIQUE = "a unique key has one live job"
+    LIMITS = "never above a limit"
+    ROOM = "who waits for a limit goes on when there is room"
+    FATES = "every nominal time has one fate"
     AGREEMENT = "in calm everybody agrees"
     SOUND = "nothing happens that nobody foresaw"
 

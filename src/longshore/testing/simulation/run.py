@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Any, Final
@@ -24,7 +25,7 @@ from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.actor_check import ActorCheck
 from longshore.testing.simulation.agreement import disagreement
 from longshore.testing.simulation.bodies import Script, child_of
-from longshore.testing.simulation.clients import ClientNode
+from longshore.testing.simulation.clients import ClientNode, Work
 from longshore.testing.simulation.cluster import DispatcherNode, Node, WorkerNode, World
 from longshore.testing.simulation.database import Committed, Database, Weather, at_once
 from longshore.testing.simulation.fairness import LOOK_S, Fairness
@@ -32,6 +33,8 @@ from longshore.testing.simulation.group_check import GroupCheck
 from longshore.testing.simulation.group_plans import GroupPlan
 from longshore.testing.simulation.http_link import HttpLink
 from longshore.testing.simulation.ledger import Ledger
+from longshore.testing.simulation.limit_clients import set_rules
+from longshore.testing.simulation.limit_progress import LimitProgress
 from longshore.testing.simulation.loop import Life, Process, SimulatedLoop
 from longshore.testing.simulation.nemesis import Nemesis
 from longshore.testing.simulation.network import Network
@@ -39,6 +42,8 @@ from longshore.testing.simulation.plain import PlainNode
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.running_bodies import RunningBodies
 from longshore.testing.simulation.scenario import Scenario
+from longshore.testing.simulation.schedule_check import ScheduleCheck
+from longshore.testing.simulation.schedule_clients import keep_schedule
 from longshore.testing.simulation.stores import ModelStores, SqliteStores, Stores, Utc
 from longshore.testing.simulation.trace import Trace
 from longshore.testing.simulation.turn_bodies import input_of, is_turn
@@ -136,6 +141,7 @@ class Simulation:
         self._web_check = web if scenario.web.gateways else None
         asks = self._groups, self._actors, self._web_check
         self._ledger = Ledger(self._stores, self._loop, self._trace, self._bodies, *asks)
+        self._schedules = ScheduleCheck(scenario.schedules, self._store)
         self._world = self._make_grounds()
         self._world.on_broken = self._broke
         self._script = Script(self._random("bodies"), self._die)
@@ -149,6 +155,7 @@ class Simulation:
         self._nodes = {node.name: node for node in everybody}
         self._nemesis = Nemesis(self._world, self._nodes)
         self._fairness = Fairness(self._dispatchers, self._workers, scenario.lookahead_s)
+        self._progress = LimitProgress(self._ledger, self._fairness, self._settings.poll_s)
 
     def _random(self, what: str) -> Random:
         return Random(f"{self._scenario.seed}/{what}")
@@ -236,7 +243,16 @@ class Simulation:
             self._groups.told_open,
             self._scenario.actors,
             self._actors,
+            self._works(name),
         )
+
+    def _works(self, name: str) -> list[Work]:
+        """What a client does beside jobs, groups and actors."""
+        note = partial(self._world.note, name)
+        rules = [plan for plan in self._scenario.rules if plan.client == name]
+        schedules = [plan for plan in self._scenario.schedules if plan.client == name]
+        keepers = [partial(keep_schedule, plan, self._schedules, note) for plan in schedules]
+        return [partial(set_rules, rules, note), *keepers]
 
     def _nodes_of(self, group: UUID) -> list[NodeView]:
         return at_once(self._store.nodes(group))
@@ -274,7 +290,12 @@ class Simulation:
     async def _look_for_fairness(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self._watch(lambda: self._fairness.look(self._loop.time()))
+            self._watch(self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        self._fairness.look(now)
+        self._progress.look(now, calm=self._is_fair())
 
     async def _act(self) -> None:
         try:
@@ -283,6 +304,7 @@ class Simulation:
             self._nemesis.end()
             await self._until(self._all_ended, CALM_S + 10 * scenario.work_s, Promise.DURABLE)
             self._ledger.check_end(self._children())
+            self._schedules.check_end()
             await self._until(self._disagreement, AGREE_S, Promise.AGREEMENT)
         except Exception as error:
             self._broke(error)
@@ -309,6 +331,8 @@ class Simulation:
             return group
         if (actor := self._ledger.unsettled_actor()) is not None:
             return actor
+        if (words := self._schedules.unsettled()) is not None:
+            return words, None
         for client in self._clients:
             if not client.done:
                 return f"{client.name} still waits", client.waits_for()
@@ -371,6 +395,8 @@ class Simulation:
 
     def _committed(self, commit: Committed) -> None:
         self._watch(lambda: self._ledger.committed(commit))
+        if self._scenario.schedules:
+            self._watch(lambda: self._schedules.check(self._ledger.shots))
 
     def started(self, process: Process, assignment: Assignment, stubborn: bool) -> None:
         """A body begins to run."""

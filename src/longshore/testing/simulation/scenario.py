@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -11,11 +12,19 @@ from msgspec import Struct, structs
 
 from longshore.model.ids import make_id
 from longshore.model.job import Options, RetryPolicy, Submission
+from longshore.model.limits import JobLimit
 from longshore.model.worker import KindInfo, Pool
 from longshore.testing.simulation.actor_plans import ActorPlans, random_actors
 from longshore.testing.simulation.bodies import Behaviour
 from longshore.testing.simulation.faults import Fate, Fault, Nodes, Theme
 from longshore.testing.simulation.group_plans import GroupPlan, gated, growing, random_group, rerun
+from longshore.testing.simulation.limit_plans import (
+    RulePlan,
+    limits_of_a_job,
+    random_limits,
+    random_rules,
+)
+from longshore.testing.simulation.schedule_plans import SchedulePlan, random_schedule
 from longshore.testing.simulation.web_faults import WebFate, WebTheme
 from longshore.testing.simulation.web_plans import FETCH, WebPlans, random_web
 from longshore.wire.plain import KIND
@@ -38,6 +47,7 @@ MOST_JOBS: Final = 40
 RUSH_JOBS: Final = 60
 RUSH_LONG_JOBS: Final = 15
 MOST_GROUPS: Final = 4
+MOST_SCHEDULES: Final = 3
 FEW_JOBS: Final = 5
 """How many single jobs run beside groups or actors."""
 
@@ -85,12 +95,16 @@ class Scenario(Struct, frozen=True):
     groups: tuple[GroupPlan, ...] = ()
     actors: ActorPlans = ActorPlans()
     web: WebPlans = WebPlans()
+    rules: tuple[RulePlan, ...] = ()
+    schedules: tuple[SchedulePlan, ...] = ()
 
     @property
     def work_s(self) -> float:
         """How long it would take one slot to run every job once."""
         of_groups = sum(plan.work_s for plan in self.groups)
-        return of_groups + self.actors.work_s + sum(plan.behaviour.takes_s for plan in self.jobs)
+        of_schedules = sum(plan.work_s for plan in self.schedules)
+        of_jobs = sum(plan.behaviour.takes_s for plan in self.jobs)
+        return of_groups + of_schedules + self.actors.work_s + of_jobs
 
     @property
     def words(self) -> str:
@@ -100,10 +114,12 @@ class Scenario(Struct, frozen=True):
         actors = f"{_count(names, 'actor')}, " if names else ""
         gateways, services = self.web.gateways, self.web.services
         web = f"{_count(gateways, 'gateway')}, {_count(services, 'service')}, " if gateways else ""
+        schedules = f"{_count(self.schedules, 'schedule')}, " if self.schedules else ""
         return (
             f"{_count(self.dispatchers, 'dispatcher')}, "
             f"{_count((*self.workers, *self.plain_workers), 'worker')}, "
-            f"{_count(self.jobs, 'job')}, {groups}{actors}{web}{_count(self.faults, 'fault')}"
+            f"{_count(self.jobs, 'job')}, {groups}{schedules}{actors}{web}"
+            f"{_count(self.faults, 'fault')}"
         )
 
 
@@ -178,6 +194,36 @@ def make_hurry(seed: int, theme: Theme | None = None) -> Scenario:
     random = Random(f"{seed}/hurry")
     jobs = [structs.replace(plan, submission=_hurried(random, plan)) for plan in rush.jobs]
     return structs.replace(rush, jobs=tuple(jobs))
+
+
+def make_limits(seed: int, theme: Theme | None = None) -> Scenario:
+    """The scenario of a seed, whose jobs have limits; rules come and go."""
+    scenario = make_scenario(seed, theme)
+    random = Random(f"{seed}/limits")
+    brought = random_limits(random)
+    jobs = tuple(_limited(random, plan, brought) for plan in scenario.jobs)
+    rules = random_rules(random, scenario.clients, scenario.storm_s)
+    return structs.replace(scenario, jobs=jobs, rules=rules)
+
+
+def _limited(random: Random, plan: JobPlan, brought: Sequence[JobLimit]) -> JobPlan:
+    if plan.submission.kind == KIND:
+        return plan
+    limits = limits_of_a_job(random, brought)
+    options = structs.replace(plan.submission.options, limits=limits)
+    return structs.replace(plan, submission=structs.replace(plan.submission, options=options))
+
+
+def make_schedules(seed: int, theme: Theme | None = None) -> Scenario:
+    """The scenario of a seed, with a few schedules in place of most of its jobs."""
+    scenario = make_scenario(seed, theme)
+    random = Random(f"{seed}/schedules")
+    ends_at = datetime.fromtimestamp(UNIX_MS / 1000, UTC) + timedelta(seconds=scenario.storm_s)
+    made = [
+        random_schedule(random, f"s{number}", random.choice(scenario.clients), ends_at)
+        for number in range(1, random.randint(1, MOST_SCHEDULES) + 1)
+    ]
+    return structs.replace(scenario, jobs=scenario.jobs[:FEW_JOBS], schedules=tuple(made))
 
 
 def make_groups(seed: int, theme: Theme | None = None) -> Scenario:
@@ -278,6 +324,8 @@ SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
     "reruns": make_reruns,
     "actors": make_actors,
     "web": make_web,
+    "limits": make_limits,
+    "schedules": make_schedules,
 }
 """What a seed may be made into."""
 

@@ -1,0 +1,150 @@
+"""Limits, counted anew after every commit: never above, and no room stays empty while jobs wait.
+
+It keeps to what users are promised, and shares no code with what decides: it counts the jobs that a
+worker owns, and it writes down when each job of a key began. Of a rate it knows this much: in any
+time t at most `burst + t * units / per_s` units begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.core.lifecycle import OWNED
+from longshore.model.job import Job, JobState
+from longshore.model.limits import JobLimit, LimitRule, Rate
+from longshore.testing.simulation.database import Committed, Removed
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.snapshots import Snapshot
+
+_ROUNDING_US: Final = 2
+"""By so much per unit a rate may be off: a store counts whole microseconds."""
+_CARRIED_US: Final = 30_000_000
+"""For so long what began under other bounds may still use up a rate."""
+
+
+class Bounds(Struct, frozen=True):
+    """What limits a key now."""
+
+    concurrency: int | None
+    rate: Rate | None
+
+
+class Began(Struct, frozen=True):
+    """Units of a key that began, and when, in microseconds."""
+
+    at: int
+    units: int
+
+
+class LimitCheck:
+    """Knows the rules and what began; `now` is the store's clock, `job` reads a job."""
+
+    def __init__(self, now: Callable[[], int], job: Callable[[UUID], Job]) -> None:
+        self._now = now
+        self._job = job
+        self._limits: dict[UUID, tuple[JobLimit, ...]] = {}
+        self._rules: dict[str, LimitRule] = {}
+        self._began: dict[tuple[str, Bounds], list[Began]] = {}
+        self._bounds: dict[str, Bounds] = {}
+        self._since: dict[str, int] = {}
+
+    def check(
+        self, commit: Committed, begun: Iterable[UUID], shots: Mapping[UUID, Snapshot]
+    ) -> None:
+        """What one commit began, beside what ran and what began before."""
+        self._note_rule(commit)
+        limited = [job for job in begun if self.limits(job)]
+        for job in limited:
+            for limit in self.limits(job):
+                self._check_count(job, limit, shots)
+                self._check_rate(job, limit)
+
+    def limits(self, job: UUID) -> tuple[JobLimit, ...]:
+        """The keys of a job, with what it brings for them."""
+        if job not in self._limits:
+            self._limits[job] = self._job(job).options.limits
+        return self._limits[job]
+
+    def has_room(self, job: UUID, shots: Mapping[UUID, Snapshot]) -> bool:
+        """Whether every key of a job has room for it now."""
+        return all(self._has_room(limit, shots) for limit in self.limits(job))
+
+    def waiting(self, shots: Mapping[UUID, Snapshot]) -> list[UUID]:
+        """The ready jobs with limits."""
+        ready = (job for job, shot in shots.items() if shot.state is JobState.READY)
+        return [job for job in ready if self.limits(job)]
+
+    def _note_rule(self, commit: Committed) -> None:
+        match commit.about:
+            case LimitRule() as rule:
+                self._rules[rule.pattern] = rule
+            case Removed(pattern):
+                self._rules.pop(pattern, None)
+
+    def _bounds_of(self, limit: JobLimit) -> Bounds:
+        """The rule of the key itself, or else of its longest pattern, or else the job's own."""
+        patterns = [one for one in self._rules if one.endswith("*")]
+        longest_first = sorted(patterns, key=len, reverse=True)
+        for pattern in (limit.key, *(p for p in longest_first if limit.key.startswith(p[:-1]))):
+            if rule := self._rules.get(pattern):
+                return Bounds(rule.concurrency, rule.rate)
+        return Bounds(limit.concurrency, limit.rate)
+
+    def _held(self, key: str, shots: Mapping[UUID, Snapshot]) -> int:
+        owned = (job for job, shot in shots.items() if shot.state in OWNED)
+        return sum(any(limit.key == key for limit in self.limits(job)) for job in owned)
+
+    def _check_count(self, job: UUID, limit: JobLimit, shots: Mapping[UUID, Snapshot]) -> None:
+        most, held = self._bounds_of(limit).concurrency, self._held(limit.key, shots)
+        if most is not None and held > most:
+            text = f"it began as one of {held} of {limit.key}, of which {most} may run at once"
+            raise BrokenPromise(Promise.LIMITS, text, job)
+
+    def _check_rate(self, job: UUID, limit: JobLimit) -> None:
+        bounds = self._bounds_of(limit)
+        began = self._log(limit.key, bounds)
+        if bounds.rate is None:
+            return
+        began.append(Began(self._now(), limit.units))
+        if not _keeps_to(bounds.rate, began):
+            text = f"it began, and {limit.key} then had more than {_words(bounds.rate)}"
+            raise BrokenPromise(Promise.LIMITS, text, job)
+
+    def _log(self, key: str, bounds: Bounds) -> list[Began]:
+        """What began under these bounds: other bounds begin with a clean sheet."""
+        if self._bounds.get(key) != bounds:
+            self._bounds[key], self._since[key] = bounds, self._now()
+            self._began[key, bounds] = []
+        return self._began[key, bounds]
+
+    def _has_room(self, limit: JobLimit, shots: Mapping[UUID, Snapshot]) -> bool:
+        bounds = self._bounds_of(limit)
+        most = bounds.concurrency
+        if most is not None and self._held(limit.key, shots) >= most:
+            return False
+        if bounds.rate is None:
+            return True
+        began, now = self._log(limit.key, bounds), self._now()
+        if now - self._since[limit.key] < _CARRIED_US:
+            return False
+        return _keeps_to(bounds.rate, [*began, Began(now, limit.units)])
+
+
+def _keeps_to(rate: Rate, began: Sequence[Began]) -> bool:
+    """Whether the last of these keeps to the rate, over every time that ends with it."""
+    unit_us = rate.per_s * 1e6 / rate.units
+    last = began[-1].at
+    totals = accumulate(one.units for one in reversed(began))
+    return all(
+        (total - rate.burst) * unit_us <= last - one.at + total * _ROUNDING_US
+        for total, one in zip(totals, reversed(began), strict=True)
+    )
+
+
+def _words(rate: Rate) -> str:
+    return f"{rate.units} units in {rate.per_s:g} s, {rate.burst} at once"
