@@ -72,6 +72,18 @@ class Decorator:
         self,
         /,
         *,
+        batch: Batch,
+        kind: str | None = None,
+        retry_on: ExceptionClasses | UnsetType = UNSET,
+        fail_on: ExceptionClasses | UnsetType = UNSET,
+        **options: Unpack[SubmitOptions],
+    ) -> BatchDecorator: ...
+
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
         kind: str | None = None,
         isolation: Isolation | None = None,
         retries: int | UnsetType = UNSET,
@@ -94,18 +106,6 @@ class Decorator:
         limit: Limit | Sequence[Limit] | UnsetType | None = UNSET,
         debounce: Debounce | UnsetType | None = UNSET,
     ) -> Decorator: ...
-
-    @overload
-    def __call__(
-        self,
-        /,
-        *,
-        batch: Batch,
-        kind: str | None = None,
-        retry_on: ExceptionClasses | UnsetType = UNSET,
-        fail_on: ExceptionClasses | UnsetType = UNSET,
-        **options: Unpack[SubmitOptions],
-    ) -> BatchDecorator: ...
 
     def __call__(
         self,
