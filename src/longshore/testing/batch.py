@@ -26,9 +26,6 @@ from longshore.testing.inline_dispatcher import StillClock
 MOST_GATHERED: Final = 100
 """So many attempts gather at most, as in a worker with so many slots."""
 
-Claim = Callable[[str], Attempt | None]
-"""Claims the next attempt of a kind, if one is ready."""
-
 
 class BatchedAttempt(InlineAttempt):
     """One attempt of a batch, or one that cannot be in any."""

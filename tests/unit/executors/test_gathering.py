@@ -96,6 +96,14 @@ def on_a_virtual_loop(story: Story) -> Callable[[], None]:
     return test
 
 
+async def after(seconds: float) -> None:
+    """Goes on when so much virtual time has passed."""
+    loop = asyncio.get_running_loop()
+    passed = loop.create_future()
+    loop.call_later(seconds, passed.set_result, None)
+    await passed
+
+
 def now() -> float:
     return asyncio.get_running_loop().time()
 
@@ -111,7 +119,7 @@ async def test_a_full_batch_runs_at_once_and_each_job_has_its_own_result(host: H
 @on_a_virtual_loop
 async def test_a_batch_that_is_not_full_runs_when_the_first_has_waited(host: Host) -> None:
     first = host.start("three", numbers=0)
-    await asyncio.sleep(20)
+    await after(20)
     second = host.start("three", numbers=1)
     assert not host.begun
     assert await host.results(first, second) == [[0, 0, 1], [1, 0, 1]]
@@ -245,16 +253,16 @@ async def test_a_job_that_is_stopped_before_its_batch_is_full_leaves_it(host: Ho
 @on_a_virtual_loop
 async def test_a_batch_that_all_have_left_never_runs(host: Host) -> None:
     host.gathering.abort(host.start("three", numbers=9).key)
-    await asyncio.sleep(100)
+    await after(100)
     assert not host.begun
 
 
 @on_a_virtual_loop
 async def test_a_job_that_leaves_a_body_is_told_before_the_body_ends(host: Host) -> None:
     gone, stays = host.start("slow", words="a"), host.start("slow", words="b")
-    await asyncio.sleep(1)
+    await after(1)
     host.gathering.abort(gone.key)
-    await asyncio.sleep(1)
+    await after(1)
     assert host.stopped == [gone.token]
     assert not host.cleared
     assert await host.results(stays) == ["b"]
@@ -267,12 +275,12 @@ async def test_the_body_is_cancelled_when_all_its_jobs_are_and_then_they_are_tol
     host: Host,
 ) -> None:
     started = [host.start("slow", words=word) for word in "ab"]
-    await asyncio.sleep(1)
+    await after(1)
     for one in started:
         host.gathering.abort(one.key)
-    await asyncio.sleep(2)
+    await after(2)
     assert not host.stopped  # the body takes its time to stop
-    await asyncio.sleep(10)
+    await after(10)
     assert host.stopped == [one.token for one in started]
     assert now() < 20
 
@@ -280,11 +288,11 @@ async def test_the_body_is_cancelled_when_all_its_jobs_are_and_then_they_are_tol
 @on_a_virtual_loop
 async def test_the_last_that_is_left_takes_the_body_with_it(host: Host) -> None:
     first, last = host.start("slow", words="a"), host.start("slow", words="b")
-    await asyncio.sleep(1)
+    await after(1)
     host.gathering.abort(first.key)
-    await asyncio.sleep(1)
+    await after(1)
     host.gathering.abort(last.key)
-    await asyncio.sleep(10)
+    await after(10)
     assert host.stopped == [first.token, last.token]
 
 
@@ -293,7 +301,7 @@ async def test_all_that_are_stopped_before_the_body_runs_are_told(host: Host) ->
     started = [host.start("slow", words=word) for word in "ab"]
     for one in started:
         host.gathering.abort(one.key)
-    await asyncio.sleep(1)
+    await after(1)
     assert host.stopped == [one.token for one in started]
 
 

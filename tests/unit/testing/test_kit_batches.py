@@ -45,7 +45,7 @@ async def raising(words: list[str]) -> list[str]:
 
 @app.job(batch=Batch(10), timeout_s=0.01)
 async def slow(words: list[str]) -> list[str]:
-    await asyncio.sleep(100)
+    await asyncio.Event().wait()
     return words
 
 
@@ -118,3 +118,15 @@ def test_what_gathered_for_a_batch_is_handed_back_when_a_drain_breaks_off() -> N
         assert [handle.job().state for handle in handles[1:]] == [JobState.READY] * 2
         kit.drain()
         assert handles[2].result() == "c: x"
+
+
+def test_jobs_of_groups_share_runs_and_take_results() -> None:
+    with run_inline(app) as kit:
+        with app.group("shop") as group:
+            first = group.add(index.call("abc"))
+            many = group.map(index, over=["a", "bb"])
+            last = group.add(send.call("bill", tenant="acme"), after=[first, many])
+            told = group.add(send.call(last.result, tenant="bolt"))
+        kit.drain()
+        assert runs == [["abc", "a", "bb"], ["bill"], ["acme: bill"]]
+        assert told.handle.result() == "bolt: acme: bill"

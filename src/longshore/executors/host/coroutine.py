@@ -189,7 +189,8 @@ class CoroutineHost(Host):
             self._reports.append(report)
             self._flush_soon()
         # Last: it fails if jobs left no thread for it, and the end is told all the same.
-        self.clear_after(context)
+        if context.leftover() is not None:
+            self.clear_after(context)
 
     def tell_stopped(self, assignment: Assignment, context: RunningContext) -> None:
         """Tells that an attempt which was told to stop has ended."""
