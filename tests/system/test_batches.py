@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from longshore.model.job import JobState
 from longshore.testing.processes import Process, settings
@@ -41,7 +44,16 @@ def test_a_worker_killed_in_the_middle_of_a_batch_loses_none_of_its_jobs(
         assert sum(entry.state is JobState.SUCCEEDED for entry in job.history) == 1
 
 
-def test_a_drained_worker_runs_what_gathers_and_a_cancelled_job_leaves(fleet: Fleet) -> None:
+@pytest.fixture
+def small_fleet(migrated_sqlite_url: str, tmp_path: Path) -> Iterator[Fleet]:
+    """For what is the worker's business alone: one store is enough."""
+    fleet = Fleet(migrated_sqlite_url, tmp_path)
+    yield fleet
+    fleet.close()
+
+
+def test_a_drained_worker_runs_what_gathers_and_a_cancelled_job_leaves(small_fleet: Fleet) -> None:
+    fleet = small_fleet
     dispatcher = fleet.dispatcher()
     worker = mill_worker(fleet, dispatcher)
     app = fleet.client(dispatcher)
