@@ -7,6 +7,7 @@ from longshore.client.actor_class import reads, when
 from longshore.client.actor_context import ActorContext, Answer, Failure, Outcome, Undelivered
 from longshore.client.app import App
 from longshore.client.asgi import asgi
+from longshore.client.batch import Batch
 from longshore.client.debounce import Debounce
 from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
@@ -38,6 +39,7 @@ __all__ = [
     "ActorType",
     "Answer",
     "App",
+    "Batch",
     "Call",
     "Cancelled",
     "Context",

@@ -103,6 +103,11 @@ class ActorDecorator:
         fail_on: ExceptionClasses | UnsetType = UNSET,
         **options: Any,
     ) -> Any:
+        if "batch" in options:
+            raise AppError(
+                "'batch' is an option of jobs; a turn of an actor takes several events of its "
+                "mailbox as it is"
+            )
         for name in options:
             if name in _NOT_FOR_ACTORS:
                 raise AppError(f"'{name}' is an option of jobs; an actor has none")

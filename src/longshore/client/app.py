@@ -28,6 +28,8 @@ from longshore.client.adapters import (
     send_in,
     send_in_async,
 )
+from longshore.client.batch import Batch
+from longshore.client.batch_handler import handler_for
 from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
@@ -116,11 +118,12 @@ class App(DeclaresPrograms, DeclaresSchedules):
         kind: str | None,
         isolation: Isolation | None,
         terms: Terms,
+        batch: Batch | None,
     ) -> AnyKind:
         kind = kind or name_of(function)
         _refuse_odd(kind, function)
         terms.submission(UUID(int=0), kind, b"")
-        handler = FunctionHandler(kind, function, self._hooks, terms.advertised(), isolation)
+        handler = handler_for(kind, function, self._hooks, terms.advertised(), isolation, batch)
         return self._add_kind(handler, function, terms)
 
     def _add_kind(

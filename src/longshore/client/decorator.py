@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from msgspec import UNSET, UnsetType
 
+from longshore.client.batch import Batch
+from longshore.client.batch_decorator import BatchDecorator
 from longshore.client.debounce import Debounce
-from longshore.client.kind import AnyKind, Kind, ResourcesGiven, Terms
+from longshore.client.kind import AnyKind, Kind, ResourcesGiven, SubmitOptions, Terms
 from longshore.client.limit import Limit
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
 from longshore.errors import AppError
@@ -19,8 +21,9 @@ from longshore.model.worker import Isolation
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Declare = Callable[[Callable[..., Any], str | None, Isolation | None, Terms], AnyKind]
-"""Takes a function, its kind and isolation if given, and its terms; returns its replacement."""
+Declare = Callable[[Callable[..., Any], str | None, Isolation | None, Terms, Batch | None], AnyKind]
+"""Takes a function, its kind and isolation if given, its terms, and how its jobs share a run if
+they do; returns its replacement."""
 
 
 class Decorator:
@@ -37,12 +40,14 @@ class Decorator:
         isolation: Isolation | None = None,
         terms: Terms | None = None,
         retry_rule: RetryRule | None = None,
+        batch: Batch | None = None,
     ) -> None:
         self._declare = declare
         self._kind = kind
         self._isolation = isolation
         self._terms = terms or Terms()
         self._retry_rule = retry_rule or RetryRule()
+        self._batch = batch
 
     @overload
     def __call__(
@@ -61,6 +66,18 @@ class Decorator:
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Kind[P, R, P, R]: ...
+
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        batch: Batch,
+        kind: str | None = None,
+        retry_on: ExceptionClasses | UnsetType = UNSET,
+        fail_on: ExceptionClasses | UnsetType = UNSET,
+        **options: Unpack[SubmitOptions],
+    ) -> BatchDecorator: ...
 
     @overload
     def __call__(
@@ -97,11 +114,15 @@ class Decorator:
         *,
         kind: str | None = None,
         isolation: Isolation | None = None,
+        batch: Batch | None = None,
         retry_on: ExceptionClasses | UnsetType = UNSET,
         fail_on: ExceptionClasses | UnsetType = UNSET,
         **options: Any,
     ) -> Any:
         kind, isolation = kind or self._kind, isolation or self._isolation
+        if not isinstance(batch, Batch | None):
+            raise AppError(f"batch is {batch!r:.100}; give Batch(100, wait_s=0.2)")
+        batch = batch or self._batch
         if "id" in options:
             raise AppError(
                 "job option 'id' is for a single submit, job.options(id=…).submit(…): declared, it "
@@ -110,7 +131,7 @@ class Decorator:
         terms = self._terms.but(**options)
         retry_rule = self._retry_rule.but(retry_on, fail_on)
         if function is UNSET:
-            return Decorator(self._declare, kind, isolation, terms, retry_rule)
-        declared = self._declare(function, kind, isolation, terms)
+            return Decorator(self._declare, kind, isolation, terms, retry_rule, batch)
+        declared = self._declare(function, kind, isolation, terms, batch)
         declared.handler.retry_rule = retry_rule
         return declared

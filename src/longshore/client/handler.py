@@ -27,11 +27,11 @@ class FunctionHandler:
         terms: KindTerms | None = None,
         isolation: Isolation | None = None,
     ) -> None:
-        _refuse_generators(kind, function)
+        refuse_generators(kind, function)
         self.kind = kind
         self.retry_rule = RetryRule()
         self.signature = Signature(kind, function)
-        self.is_async = _is_async(function)
+        self.is_async = is_coroutine(function)
         pool = pool_for(f"job '{kind}'", isolation, self.is_async)
         self.info = KindInfo(pool, self.signature.parameters(), terms or KindTerms())
         self._hooks = hooks or Hooks(kind)
@@ -78,7 +78,8 @@ class FunctionHandler:
         return given
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def is_coroutine(function: Callable[..., object]) -> bool:
+    """Whether what a function returns must be awaited."""
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -116,7 +117,8 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(name)
 
 
-def _refuse_generators(kind: str, function: Callable[..., object]) -> None:
+def refuse_generators(kind: str, function: Callable[..., object]) -> None:
+    """Raises `AppError` for a function that yields."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise AppError(
             f"job '{kind}': its function is a generator, but a job has one result; return a list, "

@@ -257,7 +257,7 @@ _SECONDS = ("timeout_s", "expires_s", "delay_s")
 _EXACT = 2**53
 """Below this, a float holds every whole number."""
 
-_WITH_THE_FUNCTION = {"kind", "isolation", "retry_on", "fail_on"}
+_WITH_THE_FUNCTION = {"kind", "isolation", "batch", "retry_on", "fail_on"}
 """Options that describe the function, not one submit."""
 
 _DECLARED = {*_WITH_THE_FUNCTION, "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}

@@ -145,6 +145,11 @@ class DeclaresPrograms(ABC):
         for name in _ONLY_AT_A_SUBMIT:
             if name in options:
                 raise AppError(f"'{kind}': {name} is for a single submit: .options({name}=…)")
+        if "batch" in options:
+            raise AppError(
+                f"'{kind}': batch is for functions, @app.job(batch=…); a program is started for "
+                "each job"
+            )
         terms = Terms().but(**options)
         handler = handler_of(kind, declared(kind, of, fields, on), defaults, terms)
         return self._add_kind(handler, handler.fill, terms)

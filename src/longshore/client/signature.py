@@ -63,12 +63,12 @@ class Signature:
         self.kind = kind
         self.what = what or f"job '{kind}'"
         """What it is called in errors."""
-        hints = _hints(function)
+        hints = hints_of(function)
         self.takes_context = False
         self.given: tuple[str, ...] = ()
         kept: list[inspect.Parameter] = []
-        for parameter in _parameters(self.what, function)[skip:]:
-            if _is_context(hints.get(parameter.name)):
+        for parameter in parameters_of(self.what, function)[skip:]:
+            if is_context(hints.get(parameter.name)):
                 self._accept_context(parameter)
             elif parameter.default is GIVEN:
                 self.given += (parameter.name,)
@@ -290,7 +290,7 @@ class Signature:
         return f". To be given the job's context, annotate {CONTEXT_PARAMETER}: longshore.Context"
 
 
-def _parameters(what: str, function: Callable[..., object]) -> list[inspect.Parameter]:
+def parameters_of(what: str, function: Callable[..., object]) -> list[inspect.Parameter]:
     """The parameters of a function, if each can be given by its name."""
     try:
         found = list(inspect.signature(function).parameters.values())
@@ -309,7 +309,7 @@ def _parameters(what: str, function: Callable[..., object]) -> list[inspect.Para
     return found
 
 
-def _hints(function: Callable[..., object]) -> dict[str, Any]:
+def hints_of(function: Callable[..., object]) -> dict[str, Any]:
     """The annotations by name, those that can be resolved; text where they cannot."""
     target = inspect.unwrap(function)
     if not hasattr(target, "__annotations__"):
@@ -333,7 +333,7 @@ def _hints_one_by_one(target: Callable[..., object]) -> dict[str, Any]:
     return found
 
 
-def _is_context(annotation: Any) -> bool:
+def is_context(annotation: Any) -> bool:
     """Whether a parameter is for the job's context, even if its module could not be resolved."""
     if isinstance(annotation, str):
         return annotation.rpartition(".")[2] == Context.__name__

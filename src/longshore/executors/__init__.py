@@ -14,7 +14,7 @@ processes, which the agent starts and, when it must, kills:
 share. `frames` is what agent and host say to each other, `attempt_queue` is where a process of one
 job at a time finds the next. `host_process` starts and ends a host, `channel` carries frames on an
 event loop. `host/apps` finds the apps, `host/lifespan` opens and closes their resources,
-`host/context` is what a job's code sees of Longshore, `scratch` its folders. `left_behind` kills
-what a host of programs left when it was killed. `successors` is how a new agent finds the host of
-containers that outlived the old one.
+`host/gathering` has the jobs that share a run. `host/context` is what a job's code sees of
+Longshore, `scratch` its folders. `left_behind` kills what a host of programs left when it was
+killed. `successors` is how a new agent finds the host of containers that outlived the old one.
 """

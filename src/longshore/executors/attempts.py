@@ -78,6 +78,10 @@ class Attempts:
         """The attempt, unless it was reported already."""
         return self._running.get(attempt[1])
 
+    def of(self, token: int) -> Running | None:
+        """The attempt with this token, unless it was reported already."""
+        return self._running.get(token)
+
     def on_host(self, host: HostProcess) -> list[Running]:
         """The attempts that were sent to this host and have not ended."""
         return [running for running in self._running.values() if running.host is host]

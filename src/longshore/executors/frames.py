@@ -6,8 +6,9 @@
                                        ← LoadFailed  it cannot be imported, and why
     Run    begin these attempts       →
     Abort  stop these attempts        →
+    NoMore begin what waits for more  →
     Close  end in good order          →
-                                       ← Began       a program begins later than it was sent
+                                       ← Began       an attempt begins later than it was sent
                                        ← Ended       attempts that ended by themselves
                                        ← Stopped     attempts that ended by being aborted
                                        ← Said        what attempts say
@@ -101,6 +102,10 @@ class Abort(Struct, frozen=True, tag=True, array_like=True):
     attempts: Sequence[AttemptKey]
 
 
+class NoMore(Struct, frozen=True, tag=True, array_like=True):
+    """No more attempts come for now: those that wait for others, to share a run, begin."""
+
+
 class Close(Struct, frozen=True, tag=True, array_like=True):
     """Nothing more will come: run the apps' stop hooks, and end."""
 
@@ -147,7 +152,10 @@ class Ended(Struct, frozen=True, tag=True, array_like=True):
 
 
 class Began(Struct, frozen=True, tag=True, array_like=True):
-    """A program really begins only now: until then its files were brought, or its image."""
+    """An attempt really begins only now.
+
+    A program waited for its files or its image, an attempt of a batch for others.
+    """
 
     token: int
 
@@ -170,7 +178,7 @@ class Held(Struct, frozen=True, tag=True, array_like=True):
     attempts: Sequence[HeldAttempt]
 
 
-ToHost = Load | Run | Abort | Close | LeaseUntil | Recorded
+ToHost = Load | Run | Abort | NoMore | Close | LeaseUntil | Recorded
 FromHost = Loaded | LoadFailed | Began | Ended | Stopped | Said | Held
 
 M = TypeVar("M")

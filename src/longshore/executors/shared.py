@@ -30,6 +30,8 @@ class SharedExecutor(HostedExecutor):
         super().__init__(hosting, slots, on_report, on_log)
         self._open_hosts: list[HostProcess] = []
         """The hosts that can take attempts now."""
+        self._begin_late: frozenset[str] = frozenset()
+        """The kinds of whose attempts the host says when they begin."""
 
     def _send_unsent(self) -> None:
         while self._unsent and self._open_hosts:
@@ -45,7 +47,8 @@ class SharedExecutor(HostedExecutor):
         for running in batch:
             del self._unsent[running.assignment.token]
             running.host = host
-            self._attempts.began(running, now)
+            if running.assignment.kind not in self._begin_late:
+                self._attempts.began(running, now)
         return True
 
     def _missing_hosts(self) -> int:

@@ -7,7 +7,7 @@ messaging: a submit is a `send`, an attempt is a `process` that links to the spa
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -85,6 +85,48 @@ def _process_span(assignment: Assignment) -> Iterator[Processed]:
     )
     with span as begun:
         yield lambda report: _ended(begun, report)
+
+
+ProcessedAll = Callable[[Sequence[Report]], None]
+"""Tells the span of a batch how its attempts ended."""
+
+_NONE_TRACED: Final[AbstractContextManager[ProcessedAll]] = nullcontext(lambda reports: None)
+
+
+def processing_batch(assignments: Sequence[Assignment]) -> AbstractContextManager[ProcessedAll]:
+    """A span for attempts that share a run, around their code; it links to all their submits."""
+    return _batch_span(assignments) if is_used() else _NONE_TRACED
+
+
+@contextmanager
+def _batch_span(assignments: Sequence[Assignment]) -> Iterator[ProcessedAll]:
+    from opentelemetry.trace import SpanKind
+
+    kind = assignments[0].kind
+    attributes: dict[str, str | int] = {
+        "messaging.system": SYSTEM,
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": kind,
+        "messaging.batch.message_count": len(assignments),
+    }
+    span = tracer().start_as_current_span(
+        f"process {kind}",
+        kind=SpanKind.CONSUMER,
+        attributes=attributes,
+        links=[link for one in assignments for link in _links(one.traceparent)],
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+    with span as begun:
+        yield lambda reports: _batch_ended(begun, reports)
+
+
+def _batch_ended(span: Span, reports: Sequence[Report]) -> None:
+    """One that failed says how for all of them."""
+    failed = [one for one in reports if isinstance(one, FailureReport | CrashReport)]
+    span.set_attribute("longshore.batch.failed", len(failed))
+    _ended(span, failed[0] if failed else reports[0])
 
 
 def _links(traceparent: str) -> list[Link]:

@@ -129,6 +129,8 @@ class KindInfo(Struct, frozen=True, omit_defaults=True):
     """Whether its attempts get tickets, with which they reach filesets."""
     lost_free: bool = False
     """Whether the loss of their worker costs its attempts nothing, and so is no crash."""
+    batch: int = 0
+    """How many of its attempts share a run at most; 0 if each has its own."""
 
 
 class Lane(Struct, frozen=True):

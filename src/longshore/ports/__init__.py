@@ -21,6 +21,7 @@ from longshore.ports.processes import App as App
 from longshore.ports.processes import BeginsLate as BeginsLate
 from longshore.ports.processes import Clock as Clock
 from longshore.ports.processes import Executor as Executor
+from longshore.ports.processes import GathersBatches as GathersBatches
 from longshore.ports.processes import Handler as Handler
 from longshore.ports.processes import Handlers as Handlers
 from longshore.ports.processes import HasEnded as HasEnded

@@ -154,6 +154,14 @@ class BeginsLate(Protocol):
 
 
 @runtime_checkable
+class GathersBatches(Protocol):
+    """An executor in which attempts may wait for others, to share a run with them."""
+
+    def no_more(self) -> None:
+        """No others come for now: begins those that wait."""
+
+
+@runtime_checkable
 class QueueingExecutor(Executor, Protocol):
     """An executor in which short attempts wait, close to where they run, until they begin.
 

@@ -13,7 +13,7 @@ from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised, refused
 from longshore.executors.tracing import processing
-from longshore.model.attempt import Attempt
+from longshore.model.attempt import Assignment, Attempt
 from longshore.model.job import Reason
 from longshore.model.reports import CancelReport, Report
 from longshore.ports import Handler, Handlers, ProgramHandler
@@ -118,10 +118,18 @@ class InlineAttempt:
         """The report, unless the attempt was told to stop or took too long."""
         if self.context.cancelled:
             return CancelReport(self.claimed.id, self.claimed.token)
+        return self._timed_out() if self.has_taken_too_long else report
+
+    @property
+    def assignment(self) -> Assignment:
+        """The attempt as a worker would get it."""
+        return self._assignment
+
+    @property
+    def has_taken_too_long(self) -> bool:
+        """Whether its timeout is over."""
         timeout_s = self._assignment.timeout_s
-        if timeout_s is not None and self._took_s() > timeout_s:
-            return self._timed_out()
-        return report
+        return timeout_s is not None and self._took_s() > timeout_s
 
     def _timed_out(self) -> Report:
         self.error = None

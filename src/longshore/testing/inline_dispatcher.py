@@ -272,8 +272,8 @@ class InlineDispatcher:
         found = [row.submission for row in self.store._jobs.values()]
         return [job for job in found if not (job.options.turn or job.options.reads)]
 
-    def claim(self, queue: str | None) -> Attempt | None:
-        """The next attempt, best first; None if nothing is ready."""
+    def claim(self, queue: str | None, kind: str | None = None) -> Attempt | None:
+        """The next attempt, best first, of any kind or of one; None if nothing is ready."""
         with self._lock:
             while _at_once(self._service.schedules.look()) == 0:
                 pass
@@ -284,7 +284,9 @@ class InlineDispatcher:
             lanes = tuple(
                 lane.hash
                 for lane in _at_once(self.store.lanes())
-                if lane.kind in handlers and queue in (None, lane.queue)
+                if lane.kind in handlers
+                and queue in (None, lane.queue)
+                and kind in (None, lane.kind)
             )
             while claimed := self._pump(claims=[Claim(lanes, (slot,))]).claimed:
                 if not claimed[0].paused:

@@ -29,20 +29,26 @@ from longshore.client.handle import unsuccessful
 from longshore.client.kind import AnyKind, Call
 from longshore.core.limits import MAX_DURATION_S
 from longshore.core.tracing import untraced
-from longshore.errors import InvalidInput, WouldBlock, WrongState
+from longshore.errors import InvalidInput, LongshoreError, WouldBlock, WrongState
 from longshore.executors import scratch
 from longshore.executors.attempts import released
+from longshore.executors.host.shared_run import BatchHandler
 from longshore.executors.output.capture import Hearing
+from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, JobState, Options, Submission
 from longshore.model.reports import Report
 from longshore.payload import values
 from longshore.ports import Handlers
 from longshore.testing.attempt import InlineAttempt
+from longshore.testing.batch import BatchedAttempt, Gathered, InlineBatch
 from longshore.testing.inline import InlineClients
 from longshore.testing.inline_dispatcher import InlineDispatcher
 from longshore.wire.dispatcher_side import assignment
 
 MOST_ATTEMPTS = 1_000
+
+Performed = Report | list[Report]
+"""How an attempt ended, or each of a batch."""
 
 
 class SubmittedJob:
@@ -99,6 +105,7 @@ class Kit:
         self.dispatcher = InlineDispatcher(self._handlers, self._cancel)
         """What takes the place of a dispatcher."""
         self._running: dict[UUID, InlineAttempt] = {}
+        self._gathered = Gathered()
         self._hearing = Hearing()
         self._access = InlineClients(self)
 
@@ -170,8 +177,7 @@ class Kit:
         count = 0
         with closing(self._attempts(queue, retries, most)) as attempts:
             for attempt in attempts:
-                self._end(attempt, self._perform(attempt), raise_failures)
-                count += 1
+                count += self._end_all(attempt, self._perform(attempt), raise_failures)
         return count
 
     async def drain_async(
@@ -186,32 +192,48 @@ class Kit:
         count = 0
         with closing(self._attempts(queue, retries, most)) as attempts:
             for attempt in attempts:
-                run = attempt.run_async() if attempt.is_async else asyncio.to_thread(attempt.run)
-                self._end(attempt, await run, raise_failures)
-                count += 1
+                if isinstance(attempt, InlineBatch):
+                    reports: Performed = await attempt.run_async()
+                elif attempt.is_async:
+                    reports = await attempt.run_async()
+                else:
+                    reports = await asyncio.to_thread(attempt.run)
+                count += self._end_all(attempt, reports, raise_failures)
         return count
 
     def _attempts(
         self, queue: str | None, retries: bool, most: int
-    ) -> Generator[InlineAttempt, None, None]:
+    ) -> Generator[InlineAttempt | InlineBatch, None, None]:
         count = 0
-        while (attempt := self._next(queue, retries)) is not None:
-            count += 1
-            if count > most:
-                self._end(attempt, released(assignment(attempt.claimed)), raise_failures=False)
-                raise WrongState(
-                    f"drain ran {most:,} attempts, and there is more to run; does a job submit "
-                    "itself? If so many are meant, give drain(most=…)"
-                )
-            self._running[attempt.claimed.id] = attempt
-            try:
-                with self._hearing:
-                    yield attempt
-            finally:
-                del self._running[attempt.claimed.id]
-                attempt.over.set_result(None)
+        try:
+            while (next_one := self._next(queue, retries)) is not None:
+                attempts = _each(next_one)
+                count += len(attempts)
+                if count > most:
+                    self._hand_back(attempts)
+                    raise WrongState(
+                        f"drain ran {most:,} attempts, and there is more to run; does a job submit "
+                        "itself? If so many are meant, give drain(most=…)"
+                    )
+                self._running |= {one.claimed.id: one for one in attempts}
+                try:
+                    with self._hearing:
+                        yield next_one
+                finally:
+                    for one in attempts:
+                        del self._running[one.claimed.id]
+                        one.over.set_result(None)
+        finally:
+            while (waiting := self._gathered.next()) is not None:
+                self._hand_back([waiting])
 
-    def _next(self, queue: str | None, retries: bool) -> InlineAttempt | None:
+    def _hand_back(self, attempts: Sequence[InlineAttempt]) -> None:
+        for one in attempts:
+            self._end(one, released(assignment(one.claimed)), raise_failures=False)
+
+    def _next(self, queue: str | None, retries: bool) -> InlineAttempt | InlineBatch | None:
+        if (waiting := self._gathered.next()) is not None:
+            return self._batch_of(waiting, queue)
         claimed = self.dispatcher.claim(queue)
         while claimed is None and retries:
             at = self.dispatcher.next_retry_at(queue)
@@ -221,12 +243,46 @@ class Kit:
             claimed = self.dispatcher.claim(queue)
         if claimed is None:
             return None
-        return InlineAttempt(claimed, self._handlers(), self.dispatcher.clock)
+        handlers = self._handlers()
+        if isinstance(handlers[claimed.kind], BatchHandler):
+            return self._batch_of(self._batched(claimed), queue)
+        return InlineAttempt(claimed, handlers, self.dispatcher.clock)
 
-    def _perform(self, attempt: InlineAttempt) -> Report:
+    def _batched(self, claimed: Attempt) -> BatchedAttempt:
+        return BatchedAttempt(claimed, self._handlers(), self.dispatcher.clock)
+
+    def _batch_of(self, first: BatchedAttempt, queue: str | None) -> InlineBatch:
+        def claim() -> BatchedAttempt | None:
+            more = self.dispatcher.claim(queue, first.claimed.kind)
+            return None if more is None else self._batched(more)
+
+        return self._gathered.batch_of(first, claim)
+
+    def _perform(self, attempt: InlineAttempt | InlineBatch) -> Performed:
+        if isinstance(attempt, InlineBatch):
+            return self._access.run_here(attempt.run_async())
         if attempt.is_async:
             return self._access.run_here(attempt.run_async())
         return contextvars.copy_context().run(attempt.run)
+
+    def _end_all(
+        self, attempt: InlineAttempt | InlineBatch, reports: Performed, raise_failures: bool
+    ) -> int:
+        """Records how attempts ended, all of them before it raises; answers how many."""
+        if isinstance(attempt, InlineAttempt):
+            assert not isinstance(reports, list), "one attempt has one report"
+            self._end(attempt, reports, raise_failures)
+            return 1
+        assert isinstance(reports, list), "a batch has a report for each"
+        failures: list[Exception] = []
+        for one, report in zip(attempt.attempts, reports, strict=True):
+            try:
+                self._end(one, report, raise_failures)
+            except LongshoreError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return len(reports)
 
     def _end(self, attempt: InlineAttempt, report: Report, raise_failures: bool) -> None:
         if (left := attempt.context.leftover()) is not None:
@@ -290,6 +346,10 @@ def run_inline(*apps: App, eager: bool = False) -> Iterator[Kit]:
         yield kit
     finally:
         kit.end()
+
+
+def _each(attempt: InlineAttempt | InlineBatch) -> Sequence[InlineAttempt]:
+    return attempt.attempts if isinstance(attempt, InlineBatch) else [attempt]
 
 
 def _is_in_loop() -> bool:

@@ -29,6 +29,7 @@ from longshore.ports import (
     BeginsLate,
     Clock,
     Executor,
+    GathersBatches,
     Link,
     OnLog,
     OnMessages,
@@ -219,6 +220,8 @@ class Worker:
         for pool, line in self._lines.items():
             self._take_back(pool)
             self._hand_back(line.clear())
+            if isinstance(executor := self._executors[pool], GathersBatches):
+                executor.no_more()
         self._flush()
         if not await self._settles(self._settings.drain_s):
             running = len(self._session.running)

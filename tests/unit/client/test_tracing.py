@@ -48,6 +48,11 @@ async def first() -> None:
     longshore.current().submit(add.call(1, 2))
 
 
+@app.job(batch=longshore.Batch(10))
+async def shout(words: list[str]) -> list[str | Exception]:
+    return [word.upper() if word else ValueError("silence") for word in words]
+
+
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     """Keeps the spans of one test. A program's own provider is for good, and would be for all."""
@@ -175,3 +180,18 @@ def test_program_without_open_telemetry_imports_nothing_of_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "3 []\n", done.stderr
+
+
+def test_a_batch_has_one_span_that_links_to_all_its_submits(spans: InMemorySpanExporter) -> None:
+    with run_inline(app) as kit:
+        handles = [shout.submit("a"), shout.submit("")]
+        kit.drain()
+        assert handles[0].result() == "A"
+    run = named(spans, "process shout")
+    sends = [span for span in spans.get_finished_spans() if span.name == "submit shout"]
+    wanted = [span.context.span_id for span in sends if span.context is not None]
+    assert len(wanted) == 2
+    assert linked(run) == wanted
+    assert facts(run)["messaging.batch.message_count"] == 2
+    assert facts(run)["longshore.batch.failed"] == 1
+    assert run.status.status_code is StatusCode.ERROR

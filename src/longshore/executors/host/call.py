@@ -40,14 +40,21 @@ def prepare(assignment: Assignment, handlers: Handlers) -> Call | Report:
     function = handler.function
     if assignment.raw:
         return Call(handler, lambda: function(assignment.args))
+    arguments = bound(assignment, handler)
+    if not isinstance(arguments, dict):
+        return arguments
+    return Call(handler, lambda: function(**arguments))
+
+
+def bound(assignment: Assignment, handler: Handler) -> dict[str, object] | Report:
+    """The keyword arguments of a job's body, or the report of an attempt that has no sound ones."""
     try:
-        arguments = handler.bind(assignment.args)
+        return handler.bind(assignment.args)
     except InvalidInput as error:
         return refused(assignment, Reason.INVALID_ARGUMENTS, str(error))
     except BaseException as error:
         message = f"the arguments of job {assignment.kind!r} cannot be read: {one_line(error)}"
         return refused(assignment, Reason.INVALID_ARGUMENTS, message, error)
-    return Call(handler, lambda: function(**arguments))
 
 
 def succeeded(

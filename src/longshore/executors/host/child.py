@@ -40,6 +40,7 @@ from longshore.executors.frames import (
     Ended,
     LeaseUntil,
     Load,
+    NoMore,
     Recorded,
     Run,
     Stopped,
@@ -105,7 +106,7 @@ class ChildHost(Host):
             case Close():
                 self._lifespan.end()
                 leave()
-            case Abort() | Load() | LeaseUntil() | Recorded():
+            case Abort() | NoMore() | Load() | LeaseUntil() | Recorded():
                 pass  # an abort that came after its attempt's end
             case _:
                 assert_never(message)

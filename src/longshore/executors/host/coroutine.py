@@ -2,7 +2,7 @@
 
 Each attempt is a task. An abort cancels the task and marks its context: the mark tells an aborted
 attempt from one that other code cancelled. What attempts say and how they end is gathered and sent
-once for each turn of the loop.
+once for each turn of the loop. Attempts of batched kinds share tasks (see `gathering`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from longshore.executors import scratch
 from longshore.executors.channel import Channel
 from longshore.executors.frames import (
     Abort,
+    Began,
     Close,
     Ended,
     LeaseUntil,
     Load,
+    NoMore,
     Recorded,
     Run,
     Stopped,
@@ -36,6 +38,7 @@ from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import RunningContext, enter
 from longshore.executors.host.failures import raised
 from longshore.executors.host.forks import leave, leave_if_copy
+from longshore.executors.host.gathering import Gathering, batched
 from longshore.executors.host.host import Host
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
 from longshore.executors.tracing import processing
@@ -70,6 +73,8 @@ class CoroutineHost(Host):
     def serve(self) -> NoReturn:
         """Runs until the agent is gone. Tasks that jobs left behind cannot end it."""
         asyncio.set_event_loop(self._loop)
+        self._batched = batched(self._handlers)
+        self._gathering = Gathering(self._loop, self._batched, self)
         self._loop.call_soon(self._attach)
         while True:
             try:
@@ -80,6 +85,7 @@ class CoroutineHost(Host):
     def _expect(self, load: Load) -> None:
         # Each job may be in one `asyncio.to_thread`: Python's few threads would hold most up.
         # `leave` does not wait for threads.
+        self._slots = load.slots
         count = max(load.slots, PYTHONS_THREADS)
         self._loop.set_default_executor(ThreadPoolExecutor(count, "longshore-to-thread"))
 
@@ -104,9 +110,13 @@ class CoroutineHost(Host):
                     self._begin(assignment)
                 # After the first step of each: the loop keeps the order.
                 self._loop.call_soon(self._end_unbegun, jobs)
+                if self._gathering.waits and not self._has_room():
+                    self._gathering.begin_all()
             case Abort(attempts=attempts):
                 for attempt in attempts:
                     self._abort(attempt)
+            case NoMore():
+                self._gathering.begin_all()
             case Close():
                 self._closing = self._loop.create_task(self._close())
             case Load() | LeaseUntil() | Recorded():
@@ -120,10 +130,19 @@ class CoroutineHost(Host):
 
     def _begin(self, assignment: Assignment) -> None:
         context = self._context(assignment)
+        if assignment.kind in self._batched:
+            self._gathering.add(assignment, context)
+            return
         task = self._loop.create_task(self._perform(assignment, context))
         self._running[assignment.token] = _Running(task, context)
 
+    def _has_room(self) -> bool:
+        """Whether the agent may send more attempts before one of these ends."""
+        return len(self._running) + len(self._gathering) < self._slots
+
     def _abort(self, attempt: AttemptKey) -> None:
+        if self._gathering.abort(attempt):
+            return
         running = self._running.get(attempt[1])
         if running is not None and running.task.cancel():
             running.context.mark_cancelled()
@@ -159,13 +178,32 @@ class CoroutineHost(Host):
 
     def _end(self, assignment: Assignment, context: RunningContext, report: Report) -> None:
         del self._running[assignment.token]
-        self._entries += context.unsaid()
+        self.tell_end(assignment, context, report)
+
+    def tell_end(self, assignment: Assignment, context: RunningContext, report: Report) -> None:
+        """Tells how an attempt ended; only that it did, if it was told to stop."""
         if context.cancelled:
-            self._stopped.append(assignment.key)
+            self.tell_stopped(assignment, context)
         else:
+            self._entries += context.unsaid()
             self._reports.append(report)
-        self._flush_soon()
+            self._flush_soon()
         # Last: it fails if jobs left no thread for it, and the end is told all the same.
+        if context.leftover() is not None:
+            self.clear_after(context)
+
+    def tell_stopped(self, assignment: Assignment, context: RunningContext) -> None:
+        """Tells that an attempt which was told to stop has ended."""
+        self._entries += context.unsaid()
+        self._stopped.append(assignment.key)
+        self._flush_soon()
+
+    def tell_begun(self, tokens: Sequence[int]) -> None:
+        """Tells that attempts begin which have waited for each other."""
+        self._channel.send(*map(Began, tokens))
+
+    def clear_after(self, context: RunningContext) -> None:
+        """Removes the scratch folder of an attempt that has ended."""
         if (left := context.leftover()) is not None:
             self._loop.run_in_executor(None, scratch.remove, left)
 

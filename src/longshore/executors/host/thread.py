@@ -29,6 +29,7 @@ from longshore.executors.frames import (
     FromHost,
     LeaseUntil,
     Load,
+    NoMore,
     Recorded,
     Run,
     Stopped,
@@ -82,7 +83,7 @@ class ThreadHost(Host):
                 case Close():
                     self._lifespan.end()
                     leave()
-                case Load() | LeaseUntil() | Recorded():
+                case NoMore() | Load() | LeaseUntil() | Recorded():
                     pass
                 case _:
                     assert_never(message)
