@@ -13,6 +13,7 @@ NAVIGATION: Final = (
     ("", "Overview", "o"),
     ("jobs/", "Jobs", "j"),
     ("groups/", "Groups", "g"),
+    ("actors/", "Actors", "a"),
     ("queues/", "Queues", "q"),
     ("workers/", "Workers", "w"),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.gateway.operation import Operation
+from longshore.gateway.pages.actor import ACTOR
+from longshore.gateway.pages.actors import ACTORS
 from longshore.gateway.pages.group import GROUP
 from longshore.gateway.pages.groups import GROUPS
 from longshore.gateway.pages.job import JOB
@@ -22,6 +24,8 @@ PAGES: Final[tuple[AnyPage, ...]] = (
     JOB,
     GROUPS,
     GROUP,
+    ACTORS,
+    ACTOR,
     QUEUES,
     WORKERS,
     WORKER,
