@@ -30,6 +30,7 @@ class About(StrEnum):
     JOBS = "jobs"
     QUEUES = "queues"
     WORKERS = "workers"
+    DISPATCHERS = "dispatchers"
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
@@ -81,7 +82,7 @@ def _of_dispatchers(dispatchers: Iterable[SeenDispatcher]) -> Iterator[Trouble]:
     for one in dispatchers:
         if not one.alive:
             words = f"dispatcher {one.name} is silent: it does not renew its lease"
-            yield Trouble(words=words, about=About.WORKERS)
+            yield Trouble(words=words, about=About.DISPATCHERS)
 
 
 def _of_lanes(lanes: Iterable[LaneView]) -> Iterator[Trouble]:

@@ -420,7 +420,7 @@ def _taker(seen: Seen, one: TurnView, view: View) -> Html | str:
 def _left(one: TurnView) -> Html:
     value = jsonable.payload(one.state)
     text = msgspec.json.encode(value).decode()
-    short = h("code", text if len(text) <= 60 else f"{text[:60]}…")
+    short = h("code", text if len(text) <= 40 else f"{text[:40]}…")
     return h("details", h("summary", short), tree(value))
 
 

@@ -14,8 +14,12 @@ NAVIGATION: Final = (
     ("jobs/", "Jobs", "j"),
     ("groups/", "Groups", "g"),
     ("actors/", "Actors", "a"),
+    ("schedules/", "Schedules", "s"),
     ("queues/", "Queues", "q"),
+    ("limits/", "Limits", "l"),
     ("workers/", "Workers", "w"),
+    ("dispatchers/", "Dispatchers", "d"),
+    ("filesets/", "Filesets", "f"),
 )
 """The pages that every page links to: where, its name, and the key that follows `g`."""
 

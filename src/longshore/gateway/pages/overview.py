@@ -93,7 +93,11 @@ def show(seen: Seen, view: View) -> Regions:
 
 # what is wrong
 
-_PLACES: Final = {About.QUEUES: "queues/", About.WORKERS: "workers/"}
+_PLACES: Final = {
+    About.QUEUES: "queues/",
+    About.WORKERS: "workers/",
+    About.DISPATCHERS: "dispatchers/",
+}
 
 
 def _troubles(found: Sequence[Trouble], view: View) -> Html:

@@ -41,6 +41,7 @@ READS: Final = frozenset(
     | {
         "limit_rules",
         "limit_key",
+        "limit_keys",
         "actor",
         "actors",
         "turns",

@@ -1,8 +1,9 @@
-"""The pages of actors in a real browser: what they show, and each action."""
+"""The pages beside jobs and groups in a real browser: what they show, and each action."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -46,6 +47,9 @@ def page(browser: Browser, site: Site) -> Iterator[Page]:
         wrong = watched(one)
         yield one
         assert wrong == []
+
+
+# actors
 
 
 def test_actors_are_found_by_type_status_and_listed_field(page: Page, site: Site) -> None:
@@ -139,3 +143,106 @@ def test_an_actor_is_paused_resumed_restarted_and_stopped(page: Page, site: Site
     page.locator("dialog[open] .go").click()
     expect(page.locator("#toasts")).to_contain_text("removed")
     assert site.call("GET", f"/dispatcher/{at('rest')}")["status"] == 404
+
+
+# schedules
+
+
+def put(site: Site, name: str, **fields: object) -> None:
+    body = {"name": name, "job": {"kind": "tally", "args": {"pages": 3}}, **fields}
+    assert site.call("POST", "/dispatcher/schedules/", body).get("name") == name
+
+
+def test_a_schedule_is_triggered_paused_with_a_note_and_resumed(page: Page, site: Site) -> None:
+    put(site, "nightly", cron="0 2 * * *", tz="Europe/Berlin")
+    page.goto("/schedules/")
+    row = page.get_by_role("row").filter(has_text="nightly")
+    expect(row).to_contain_text("0 2 * * * (Europe/Berlin)")
+    expect(row).to_contain_text(" 02:00:00+0")
+    row.get_by_role("link", name="nightly").click()
+    expect(page.locator(".times li")).to_have_count(10)
+    expect(page.locator(".region-submits")).to_contain_text("pages: 3")
+    page.get_by_role("button", name="Trigger").click()
+    page.locator("dialog[open] .go").click()
+    fire = page.locator(".region-fires tbody tr").first
+    expect(fire).to_contain_text("succeeded")
+    expect(fire).to_contain_text("by hand")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_label("note", exact=False).fill("until the move")
+    page.locator("dialog[open] .go").click()
+    expect(page.locator(".why")).to_contain_text("until the move")
+    page.goto("/schedules/")
+    expect(row).to_contain_text("until the move")
+    row.get_by_role("link", name="nightly").click()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".heading .state")).to_contain_text("active")
+    page.goto("/schedules/nightly")
+    fire.get_by_role("link").click()
+    expect(page.locator("h1")).to_contain_text("tally")
+
+
+def test_a_backfill_shows_its_times_first(page: Page, site: Site) -> None:
+    put(site, "daily", cron="0 4 * * *")
+    page.goto("/schedules/daily")
+    expect(page.locator(".region-fires")).to_contain_text("none of its times has come")
+    page.get_by_role("button", name="Backfill").click()
+    page.get_by_label("from", exact=False).fill("2024-02-28T00:00:00")
+    page.get_by_label("to", exact=False).fill("2024-03-01T00:00:00")
+    page.locator("dialog[open] .go").click()
+    told = page.locator("dialog[open]")
+    expect(told).to_contain_text("2 times are submitted (UTC): 2024-02-28 04:00:00, 2024-02-29")
+    told.get_by_role("button", name="Back", exact=True).click()
+    assert site.call("GET", "/dispatcher/schedules/daily")["fires"] == []
+    page.get_by_role("button", name="Backfill").click()
+    page.get_by_label("from", exact=False).fill("2024-02-28T00:00:00")
+    page.get_by_label("to", exact=False).fill("2024-03-01T00:00:00")
+    page.locator("dialog[open] .go").click()
+    expect(told).to_contain_text("2 times")
+    told.locator(".go").click()
+    expect(page.locator(".region-fires tbody tr")).to_have_count(2)
+    expect(page.locator(".region-fires tbody tr").last).to_contain_text("succeeded")
+
+
+def test_a_schedule_is_removed_and_what_it_submitted_stays(page: Page, site: Site) -> None:
+    put(site, "once", cron="0 5 * * *")
+    page.goto("/schedules/once")
+    page.get_by_role("button", name="Remove").click()
+    page.locator("dialog[open] .go").click()
+    expect(page.locator("#toasts")).to_contain_text("Removed")
+    page.goto("/schedules/")
+    expect(page.locator(".region-list")).not_to_contain_text("once")
+
+
+# limits
+
+
+def test_a_full_key_is_seen_and_its_rule_set_changed_and_removed(
+    page: Page, site: Site, tmp_path: Path
+) -> None:
+    until = tmp_path / "until"
+    numbers = [site.submit("hoist", crane="C1", until=str(until)) for _ in range(3)]
+    page.goto("/limits/")
+    row = page.locator(".region-list tr").filter(has_text="crane=C1")
+    expect(row).to_contain_text("1 / 1")
+    expect(row).to_contain_text("full")
+    expect(row).to_contain_text("jobs wait")
+    expect(row.get_by_role("link")).to_have_text(str(numbers[0]))
+    page.get_by_role("button", name="Set a rule").click()
+    page.get_by_label("keys", exact=False).first.fill("crane=*")
+    page.get_by_label("at once", exact=False).first.fill("2")
+    page.locator("dialog[open] .go").click()
+    expect(row).to_contain_text("2 / 2")
+    expect(row).to_contain_text("the rule for crane=*")
+    rule = page.locator(".region-rules tr").filter(has_text="crane=*")
+    rule.get_by_role("button", name="Change").click()
+    page.get_by_label("at once", exact=False).first.fill("4")
+    page.get_by_label("rate", exact=False).first.fill("100/min")
+    page.locator("dialog[open] .go").click()
+    expect(row).to_contain_text("3 / 4")
+    expect(rule).to_contain_text("100/min")
+    rule.get_by_role("button", name="Remove").click()
+    page.locator("dialog[open] .go").click()
+    expect(page.locator(".region-rules")).to_contain_text("no rules")
+    until.touch()
+    page.goto("/limits/?show=waiting")
+    expect(page.locator(".region-list")).to_contain_text("no job with a limit")
