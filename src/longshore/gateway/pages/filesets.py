@@ -171,8 +171,14 @@ def _compare(one: FilesetVersion, older: int, view: View) -> Html:
 
 def _remove(one: FilesetVersion) -> Html:
     path = f"dispatcher/filesets/{quote(one.fileset, safe='')}/{one.version}"
-    words = f"Remove version {one.version} of {one.fileset}? It stays if a live job has it as its input."
-    return parts.action("Remove", "DELETE", path, confirm=words, danger=True, done="Asked for.")
+    words = f"Remove version {one.version} of {one.fileset}?"
+    dialog = Dialog(
+        title=words,
+        words="It stays if a live job has it as its input.",
+        done=f"Version {one.version} is removed.",
+        danger=True,
+    )
+    return button("Remove", "DELETE", path, dialog, label=f"Remove version {one.version}")
 
 
 def _more_versions(seen: VersionsSeen, view: View) -> Html:

@@ -45,7 +45,8 @@ async function run(button) {
   if (shows) {
     const value = answer[shows];
     await confirm(button.dataset.done || go, { shown: typeof value === "string" ? value : JSON.stringify(value, null, 2) });
-  } else say(button.dataset.done || `${go}: ${answer.verdict || "done"}.`.replaceAll("_", " "));
+  } else if (answer.removed?.length === 0) say("Nothing was removed: it is in use.", true);
+  else say(button.dataset.done || `${go}: ${answer.verdict || "done"}.`.replaceAll("_", " "));
   if (goto) location.href = `${root()}${goto}${answer.number ? `/${answer.number}` : ""}`;
 }
 
