@@ -228,7 +228,7 @@ def test_a_full_key_is_seen_and_its_rule_set_changed_and_removed(
     expect(row).to_contain_text("jobs wait")
     expect(row.get_by_role("link")).to_have_text(str(numbers[0]))
     page.get_by_role("button", name="Set a rule").click()
-    page.get_by_label("keys", exact=False).first.fill("crane=*")
+    page.locator("dialog").get_by_label("keys").fill("crane=*")
     page.get_by_label("at once", exact=False).first.fill("2")
     page.locator("dialog[open] .go").click()
     expect(row).to_contain_text("2 / 2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.gateway.operation import Operation
+from longshore.gateway.pages.access import AUDIT, TOKENS
 from longshore.gateway.pages.actor import ACTOR
 from longshore.gateway.pages.actors import ACTORS
 from longshore.gateway.pages.dispatchers import DISPATCHERS
@@ -40,6 +41,8 @@ PAGES: Final[tuple[AnyPage, ...]] = (
     FILESETS,
     FILESET,
     VERSION,
+    TOKENS,
+    AUDIT,
 )
 PAGE_OPERATIONS: Final[tuple[Operation, ...]] = (
     *(page.operation() for page in PAGES),
