@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.dashboard import Site, launched, running, watched
+from longshore.testing.processes import run
+from tests.browser.dashboard import Site, faults, launched, running, watched
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with running(tmp_path_factory.mktemp("site"), "--app", "quays:app") as found:
+    folder = tmp_path_factory.mktemp("site")
+    with running(folder, "--app", "quays:app", files=folder / "files") as found:
         for number in range(3):
             start(found, f"north/{number}", ship=f"ship-{number}", size=number)
         yield found
@@ -246,3 +249,187 @@ def test_a_full_key_is_seen_and_its_rule_set_changed_and_removed(
     until.touch()
     page.goto("/limits/?show=waiting")
     expect(page.locator(".region-list")).to_contain_text("no job with a limit")
+
+
+def test_the_overview_tells_what_these_pages_know(page: Page, site: Site, tmp_path: Path) -> None:
+    until = tmp_path / "until"
+    for _ in range(2):
+        site.submit("hoist", crane="C9", until=str(until))
+    start(site, "wreck", ship="Hull")
+    send(site, "wreck", "sink")
+    put(site, "sinking", every_s=1, pause_after=1, job={"kind": "founder"})
+    page.goto("/")
+    told = page.locator(".region-troubles")
+    expect(told).to_contain_text("key crane=C9 is full (1 of 1 in use)", timeout=15_000)
+    expect(told).to_contain_text("schedule 'sinking' is paused", timeout=15_000)
+    told.get_by_role("link", name="of type 'Berth' failed").click()
+    expect(page.locator(".region-list")).to_contain_text("wreck")
+    page.goto("/")
+    told.get_by_role("link", name="schedule 'sinking'").click()
+    expect(page.locator("h1")).to_contain_text("sinking")
+    page.goto("/")
+    told.get_by_role("link", name="key crane=C9").click()
+    expect(page.locator(".region-list")).to_contain_text("crane=C9")
+    until.touch()
+    page.goto("/schedules/sinking")
+    page.get_by_role("button", name="Remove").click()
+    page.locator("dialog[open] .go").click()
+    expect(page.locator("#toasts")).to_contain_text("Removed")
+
+
+# dispatchers and gateways
+
+
+def test_dispatchers_say_what_they_attend(page: Page, site: Site) -> None:
+    page.goto("/dispatchers/")
+    row = page.locator(".region-list tbody tr")
+    expect(row).to_contain_text("answers this gateway")
+    expect(page.locator(".region-gateways tbody")).to_contain_text(site.url)
+    row.get_by_role("link").first.click()
+    expect(page.locator("h1")).to_contain_text("Worker")
+
+
+# filesets
+
+
+@pytest.fixture(scope="module")
+def fileset(site: Site, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A fileset with two versions, which differ in two files."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "many").mkdir()
+    for number in range(30):
+        (folder / "many" / f"{number}.txt").write_text(str(number))
+    for version in ("one", "two"):
+        (folder / "same.txt").write_text("same")
+        (folder / "text.txt").write_text(version * 2)
+        (folder / f"{version}.txt").write_text("")
+        pushed = run("filesets", "push", "cargo", str(folder), "--connect", site.url)
+        assert "cargo@" in pushed.stdout, pushed
+    return "cargo"
+
+
+def test_a_version_shows_its_files_folded_and_what_differs(
+    page: Page, site: Site, fileset: str
+) -> None:
+    page.goto("/filesets/")
+    page.get_by_role("link", name=fileset).click()
+    expect(page.locator(".region-list tbody tr")).to_have_count(2)
+    page.get_by_role("link", name="with 1").click()
+    expect(page.locator("main tbody tr")).to_have_count(2)
+    expect(page.locator("main tbody")).to_contain_text("changed")
+    page.get_by_role("link", name="all its files").click()
+    expect(page.locator("main details")).not_to_have_attribute("open", "")
+    with page.expect_download() as coming:
+        page.get_by_role("link", name="text.txt").click()
+    assert coming.value.path().read_text() == "twotwo"
+    changes = site.call("GET", "/dispatcher/filesets/cargo/2/changes?against=1&limit=1")
+    assert (changes["changes"][0]["change"], changes["next"]) == ("changed", 1)
+
+
+def test_a_version_is_removed_and_what_nothing_needs_is_counted_first(
+    page: Page, site: Site, fileset: str
+) -> None:
+    page.goto(f"/filesets/{fileset}")
+    page.get_by_role("button", name="Remove version 1").click()
+    page.locator("dialog[open] .go").click()
+    expect(page.locator(".region-list tbody tr")).to_have_count(1)
+    page.goto("/filesets/")
+    page.get_by_role("button", name="Collect unused bytes").click()
+    expect(page.locator("dialog[open]")).to_contain_text("Nothing needs")
+    page.locator("dialog[open] .go").click()
+    expect(page.locator("#toasts")).to_contain_text("within the hour")
+
+
+# tokens and the audit
+
+
+def test_an_admin_makes_and_revokes_a_token_which_is_shown_once(
+    browser: Browser, site: Site
+) -> None:
+    connect = ["--connect", site.process.facts["frontend"]]
+    made = run("token", "create", "--name", "chief", "--role", "admin", *connect)
+    token = re.search(r"ls_\S+", made.stdout)
+    assert token, made
+    with browser.new_context(base_url=site.url) as context:
+        page = context.new_page()
+        page.goto("/tokens/")
+        assert page.get_by_role("button", name="Make a token").count() == 0
+        page.get_by_role("link", name="sign in").click()
+        page.get_by_label("Token").fill(token[0])
+        page.get_by_role("button", name="Sign in").click()
+        page.goto("/tokens/")
+        page.get_by_role("button", name="Make a token").click()
+        page.locator("dialog").get_by_label("name").fill("builder")
+        page.locator("dialog").get_by_label("queues").fill("default, mail")
+        page.locator("dialog[open] .go").click()
+        expect(page.locator("dialog .shown")).to_contain_text("ls_")
+        secret = page.locator("dialog .shown").text_content() or "nothing"
+        page.get_by_role("button", name="Close").last.click()
+        row = page.locator(".region-list tr").filter(has_text="builder")
+        expect(row).to_contain_text("queues default, mail")
+        assert secret not in page.content()
+        page.get_by_role("button", name="Revoke builder").click()
+        page.locator("dialog[open] .go").click()
+        expect(row).to_contain_text("revoked")
+        page.goto("/audit/?action=create_token")
+        expect(page.locator(".region-list tbody")).to_contain_text("builder")
+        page.get_by_role("link", name="chief").first.click()
+        expect(page.locator(".region-list tbody tr")).not_to_have_count(0)
+
+
+# all of them
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [380, 1440])
+def test_pages_with_much_on_them_are_readable_and_have_labels(
+    browser: Browser, site: Site, fileset: str, scheme: str, width: int
+) -> None:
+    """Labels and contrast are right, nothing is wider than the screen, no script breaks."""
+    site.call("PUT", "/dispatcher/limits/tenant%3D*", {"concurrency": 2, "rate": "100/min"})
+    key, schedule = f"sunk-{width}-{scheme}", f"weekly-{width}-{scheme}"
+    start(site, key, ship="Ilion")
+    send(site, key, "sink")
+    put(site, schedule, cron="0 4 * * 1")
+    size = {"width": width, "height": 900}
+    paths = [
+        "/actors/",
+        f"/{at('north/0')}",
+        f"/{at(key)}",
+        "/schedules/",
+        f"/schedules/{schedule}",
+    ]
+    paths += ["/limits/", "/dispatchers/", f"/filesets/{fileset}", f"/filesets/{fileset}/2"]
+    with browser.new_context(base_url=site.url, color_scheme=scheme, viewport=size) as context:  # type: ignore[arg-type]
+        page = context.new_page()
+        wrong = watched(page)
+        for path in paths:
+            page.goto(path)
+            assert faults(page) == [], path
+        assert wrong == []
+
+
+def test_the_keys_lead_to_every_page(page: Page, site: Site) -> None:
+    page.goto("/")
+    for key, title in (("a", "Actors"), ("s", "Schedules"), ("l", "Limits"), ("f", "Filesets")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.locator("h1")).to_have_text(title)
+    page.goto("/actors/")
+    expect(page.locator("#live")).to_have_text("live")
+    page.locator("main").press("j")
+    page.locator("main").press("Enter")
+    expect(page.locator(".region-list tbody tr").first).to_contain_text("Berth")
+
+
+def test_text_of_actors_and_schedules_stays_text(page: Page, site: Site) -> None:
+    hostile = '<img src=x onerror="document.title=1">'
+    start(site, "hostile", ship=hostile)
+    put(site, "hostile", cron="0 5 * * *", job={"kind": "tally", "args": {"pages": 1}})
+    note = {"note": hostile}
+    site.call("POST", "/dispatcher/schedules/hostile/pause", note)
+    for path in ("/actors/", f"/{at('hostile')}", "/schedules/", "/schedules/hostile"):
+        page.goto(path)
+        expect(page.locator("#live")).to_have_text("live")
+        expect(page.locator("main")).to_contain_text(hostile)
+        assert page.locator("main img").count() == 0

@@ -15,7 +15,7 @@ from longshore.client.actor_by_name import check_fields, new_actor, told_of
 from longshore.client.actor_json import actor_json
 from longshore.client.jsonable import payload
 from longshore.client.pairs import values_of
-from longshore.core.actor_limits import MAX_LISTED_FIELDS
+from longshore.core.actor_limits import MAX_LISTED_CHARS, MAX_LISTED_FIELDS
 from longshore.errors import (
     AskFailed,
     Conflict,
@@ -46,12 +46,15 @@ from longshore.wire.actor_messages import StartAnswer
 _TAG: Final = re.compile(r'"turn-(\d{1,18})"')
 
 
+ListedBy = Annotated[str, Meta(pattern="^[^=]+=", max_length=2 * MAX_LISTED_CHARS)]
+
+
 class ActorsQuery(Struct, frozen=True):
     """Which actors to list."""
 
     type: str | None = None
     status: ActorStatus | None = None
-    field: Annotated[tuple[str, ...], Meta(max_length=MAX_LISTED_FIELDS)] = ()
+    field: Annotated[tuple[ListedBy, ...], Meta(max_length=MAX_LISTED_FIELDS)] = ()
     """Only actors of `type` that are listed by this value, as `plan=pro`; several: by all."""
     after: str | None = None
     """The cursor: the `next` of the page before."""

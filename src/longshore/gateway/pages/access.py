@@ -12,7 +12,7 @@ from longshore.gateway.models import Number
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
 from longshore.gateway.pages.forms import Dialog, Field, button
-from longshore.gateway.pages.html import Html, h, joined
+from longshore.gateway.pages.html import NOTHING, Html, h, joined
 from longshore.gateway.pages.page import Page, Regions, View
 from longshore.model.access import Audited, AuditFilter, Role, Scope, Token
 
@@ -96,7 +96,11 @@ def _tokens(tokens: Sequence[Token], is_named: bool) -> Html:
             _scope(one.scope),
             parts.when(one.last_used_at) or "never",
             parts.when(one.expires_at) or "never",
-            joined(parts.when(one.created_at), f" by {one.created_by}" if one.created_by else None),
+            h(
+                "span",
+                parts.when(one.created_at),
+                f" by {one.created_by}" if one.created_by else "",
+            ),
             _end(one, is_named),
         ]
         for one in tokens
@@ -158,19 +162,36 @@ class AuditSeen(Struct, frozen=True):
 
 
 async def look_at_audit(call: Call) -> AuditSeen:
-    """Asks for a page of entries."""
+    """Asks for a page of entries; a search, which may look at many, is made once."""
     query = call.query(AuditQuery)
+    entries = () if _is_search(query) else await _some_entries(call, query)
+    return AuditSeen(query, entries)
+
+
+def _is_search(query: AuditQuery) -> bool:
+    return bool(query.by or query.action or query.subject)
+
+
+async def _some_entries(call: Call, query: AuditQuery) -> Sequence[Audited]:
     terms = (query.by or None, query.action or None, query.subject or None)
     wanted = AuditFilter(*terms, None, query.before, PAGE_AUDIT)
-    return AuditSeen(query, await call.connection.audit(wanted))
+    return await call.connection.audit(wanted)
+
+
+async def found(call: Call, seen: AuditSeen, view: View) -> Html:
+    """What a search of the audit found."""
+    if not _is_search(seen.query):
+        return NOTHING
+    seen = AuditSeen(seen.query, await _some_entries(call, seen.query))
+    return h("div", _entries(seen, view), _older(seen, view), class_="region region-list")
 
 
 def show_audit(seen: AuditSeen, view: View) -> Regions:
     """The regions of the audit."""
-    return {
-        "search": joined(parts.heading("Audit"), _terms(seen.query)),
-        "list": joined(_entries(seen, view), _older(seen, view)),
-    }
+    shown = {"search": joined(parts.heading("Audit"), _terms(seen.query))}
+    if not _is_search(seen.query):
+        shown["list"] = joined(_entries(seen, view), _older(seen, view))
+    return shown
 
 
 def _terms(query: AuditQuery) -> Html:
@@ -241,6 +262,7 @@ AUDIT: Final = Page(
     title=lambda _: "Audit",
     look=look_at_audit,
     show=show_audit,
+    once=found,
     query=AuditQuery,
     needs=Right.ADMIN,
 )

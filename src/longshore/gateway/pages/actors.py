@@ -202,13 +202,13 @@ def _listed(one: Actor, view: View) -> Html:
         words = f"{name}={msgspec.json.decode(value)}"
         href = actors_url(view.root, one.type, fields=term)
         links.append(words if " " in value else h("a", words, href=href))
-    return joined([joined(" " if at else None, link) for at, link in enumerate(links)])
+    return h("span", [joined(" " if at else None, link) for at, link in enumerate(links)])
 
 
 def _says(one: Actor) -> Html | None:
     if one.error is not None:
         return h("span", parts.error_words(one.error), class_="error")
-    return joined("wakes ", parts.when(one.next_at)) if one.next_at else None
+    return h("span", "wakes ", parts.when(one.next_at)) if one.next_at else None
 
 
 def _paging(seen: Seen, view: View) -> Html:

@@ -59,7 +59,7 @@ def show(seen: Seen, view: View) -> Regions:
 def _dispatchers(seen: Seen, view: View) -> Html:
     rows = [
         [
-            joined(h("strong", one.name), _answers(one, seen)),
+            h("div", h("strong", one.name), _answers(one, seen)),
             parts.state(jsonable.dispatcher_state(one)),
             "renewed" if one.alive else "not renewed: others take over what it attends",
             _attended(seen.workers, one.id, view),
@@ -85,7 +85,8 @@ def _attended(workers: Sequence[WorkerView], dispatcher: UUID, view: View) -> Ht
     ]
     services = sum(one.dispatcher == dispatcher and bool(one.info.service) for one in workers)
     more = len(own) - len(links)
-    return joined(
+    return h(
+        "span",
         links or "nobody",
         f" and {more:,} more" if more > 0 else None,
         f"; {services:,} web worker{'' if services == 1 else 's'}" if services else None,

@@ -127,7 +127,7 @@ def _holders(one: KeyView, view: View) -> Html:
         for at, number in enumerate(one.holders)
     ]
     more = one.held - len(one.holders)
-    return joined(links, f" and {more:,} more" if more > 0 else None)
+    return h("span", links, f" and {more:,} more" if more > 0 else None)
 
 
 def _more_keys(seen: Seen, view: View) -> Html:

@@ -114,7 +114,7 @@ def _submits(one: Schedule, view: View) -> Html | str:
         return ""
     name = new.group.head.name
     where = h("a", name, href=f"{view.root}groups/{parts.url('', name=name)}")
-    return joined("group ", where, f" of {new.group.head.jobs:,} jobs")
+    return h("span", "group ", where, f" of {new.group.head.jobs:,} jobs")
 
 
 def _paging(seen: Seen, view: View) -> Html:
