@@ -346,6 +346,7 @@ async def test_a_full_key_says_since_when_and_a_rate_when_it_goes_on(scene: Scen
     assert len(await scene.claim(slot, most=1)) == 1
     view = await scene.store.limit_key("t=a")
     again = await scene.store.limit_key("t=a")
-    assert view.full_at is not None and view.next_at is not None
+    assert view.full_at is not None
+    assert view.next_at is not None
     assert view.next_at > view.full_at
     assert (again.full_at, again.next_at) == (view.full_at, view.next_at), "times stand still"
