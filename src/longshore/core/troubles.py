@@ -135,8 +135,8 @@ def _of_actors(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
             failed[type] += lane.counts.get(JobState.FAILED.value, 0)
     for type, count in failed.items():
         if count:
-            noun = "1 actor" if count == 1 else f"{count:,} actors"
-            words = f"{noun} of type '{type}' failed, and their messages wait"
+            noun, whose = ("1 actor", "its") if count == 1 else (f"{count:,} actors", "their")
+            words = f"{noun} of type '{type}' failed, and {whose} messages wait"
             yield Trouble(words=words, about=About.ACTORS, query=type)
 
 

@@ -209,7 +209,7 @@ def _backfilling(name: str) -> Dialog:
 
 def _facts(one: Schedule, view: View) -> Html:
     new, state = one.new, one.state
-    specs = [h("div", h("code", text)) for text in spec_texts(one)]
+    specs = [[h("br") if at else None, h("code", text)] for at, text in enumerate(spec_texts(one))]
     by = f" by {state.paused_by}" if state.paused_by else ""
     paused = joined(parts.when(state.paused_at), by) if state.paused_at else None
     return parts.section(
