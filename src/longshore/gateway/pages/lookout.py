@@ -6,15 +6,19 @@ Only who reaches all queues and kinds is told. What is told are names and number
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from longshore.client.connection import Connection, all_of
+from longshore.errors import LongshoreError
 from longshore.gateway.asking import asked_by
 from longshore.model.limits import KeyView
 from longshore.model.schedule import Schedule
+
+log = logging.getLogger("longshore.gateway")
 
 EVERY_S: Final = 5.0
 MOST_KEYS: Final = 5
@@ -43,7 +47,12 @@ class Lookout:
         now = asyncio.get_running_loop().time()
         if now - self._looked_at >= EVERY_S:
             self._looked_at = now
-            self._sight = await self._look()
+            try:
+                self._sight = await self._look()
+            except LongshoreError as error:
+                # An older dispatcher does not know the request; the overview goes without.
+                log.debug("limits and schedules were not looked at: %s", error)
+                self._sight = Sight()
         return self._sight
 
     async def _look(self) -> Sight:
