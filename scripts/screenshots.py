@@ -1,6 +1,6 @@
 """Takes the pictures of docs/dashboard.md from a dashboard that runs.
 
-scripts/screenshots.py http://127.0.0.1:7700 GROUP
+scripts/screenshots.py http://127.0.0.1:7700 GROUP Type/key
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from playwright.sync_api import sync_playwright
 ASSETS = Path(__file__).parent.parent / "docs" / "assets"
 
 
-def main(url: str, group: str) -> None:
+def main(url: str, group: str, actor: str) -> None:
     """Writes a picture for each page that the docs show."""
     chromium = shutil.which("chromium") or "chromium-browser"
-    pages = {"overview": "", "group": f"groups/{group}"}
+    pages = {"overview": "", "group": f"groups/{group}", "actor": f"actors/{actor}"}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1180, "height": 760})

@@ -60,7 +60,9 @@ def pages(site: Site) -> list[str]:
     worker = site.call("GET", "/dispatcher/workers/")["workers"][0]["id"]
     group = site.call("GET", "/dispatcher/groups/")["groups"][0]["number"]
     lists = ["/", "/jobs/", "/jobs/?q=state:failed+kind:no", "/groups/", "/queues/", "/workers/"]
-    return [*lists, "/jobs/1", f"/groups/{group}", f"/workers/{worker}", "/sign-in"]
+    more = ["/actors/", "/schedules/", "/limits/", "/dispatchers/", "/filesets/", "/tokens/"]
+    ones = ["/jobs/1", f"/groups/{group}", f"/workers/{worker}", "/audit/", "/sign-in"]
+    return [*lists, *more, *ones]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -361,7 +363,7 @@ def test_behind_a_prefix_everything_is_right(browser: Browser, prefixed: str) ->
         page.get_by_role("button", name="Submit one like this").click()
         page.locator("dialog .go").click()
         page.wait_for_url(re.compile(re.escape(prefixed) + r"jobs/\d+$"))
-        for where in ("Groups", "Queues", "Workers", "Overview"):
+        for where in ("Groups", "Actors", "Limits", "Filesets", "Overview"):
             page.get_by_role("link", name=where, exact=True).click()
             expect(page.locator("#live")).to_have_text("live")
         assert wrong == []

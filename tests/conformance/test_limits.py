@@ -320,3 +320,32 @@ async def test_jobs_behind_a_key_expire_and_let_others_go_first(
     assert [gone.id for gone in await scene.store.expire()] == [late.id]
     assert await scene.state(late.id) is JobState.FAILED
     assert not (await scene.store.limit_key("t=a")).is_waited_for
+
+
+async def test_keys_that_are_held_waited_for_or_counted_are_listed_page_by_page(
+    scene: Scene,
+) -> None:
+    slot = await scene.attend()
+    held, paced = JobLimit("t=a", 2), JobLimit("t=b", rate=Rate(1, 3600.0))
+    await scene.accepted(*limited(3, held), *limited(1, paced), a_job())
+    claimed = await scene.claim(slot, most=4)
+    assert len(claimed) == 4
+    assert await scene.store.limit_keys() == ["t=a", "t=b"]
+    assert await scene.store.limit_keys(most=1) == ["t=a"]
+    assert await scene.store.limit_keys("t=a") == ["t=b"]
+    assert await scene.store.limit_keys("t=b") == []
+    assert await scene.store.limit_keys(waited_for=True) == ["t=a"]
+    assert await scene.store.limit_keys("t=a", waited_for=True) == []
+
+
+async def test_a_full_key_says_since_when_and_a_rate_when_it_goes_on(scene: Scene) -> None:
+    slot = await scene.attend()
+    both = JobLimit("t=a", 1, Rate(1, 3600.0))
+    await scene.accepted(*limited(2, both))
+    assert len(await scene.claim(slot, most=1)) == 1
+    view = await scene.store.limit_key("t=a")
+    again = await scene.store.limit_key("t=a")
+    assert view.full_at is not None
+    assert view.next_at is not None
+    assert view.next_at > view.full_at
+    assert (again.full_at, again.next_at) == (view.full_at, view.next_at), "times stand still"

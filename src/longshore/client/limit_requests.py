@@ -43,3 +43,11 @@ class LimitRequests:
         """What limits a key, and which jobs hold its slots."""
         answer: KeyView = await self._exchange(m.ShowKey(self._next_rid(), key))
         return answer
+
+    async def keys(
+        self, after: str = "", most: int = 25, *, waited_for: bool = False
+    ) -> tuple[KeyView, ...]:
+        """Some keys after one that something is known of; of those that jobs wait for, if told."""
+        request = m.ListKeys(self._next_rid(), after, most, waited_for)
+        answer: tuple[KeyView, ...] = await self._exchange(request)
+        return answer

@@ -52,9 +52,14 @@ class ScheduleRequests:
         answer: Fire = await self._exchange(request)
         return answer
 
-    async def backfill(self, name: str, first: datetime, last: datetime) -> tuple[Fire, ...]:
-        """Has the times of a span submitted that submitted nothing; answers those."""
-        request = s.BackfillSchedule(self._next_rid(), self._new_id(), name, first, last)
+    async def backfill(
+        self, name: str, first: datetime, last: datetime, *, dry_run: bool = False
+    ) -> tuple[Fire, ...]:
+        """Has the times of a span submitted that submitted nothing; answers those.
+
+        With `dry_run`, it only says which they are.
+        """
+        request = s.BackfillSchedule(self._next_rid(), self._new_id(), name, first, last, dry_run)
         answer: tuple[Fire, ...] = await self._exchange(request)
         return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from longshore.core.gcra import Wait, pass_units
@@ -11,6 +12,9 @@ from longshore.model.limits import JobLimit, KeyView, LimitRule
 
 MOST_HOLDERS: Final = 10
 """How many jobs that hold a key are named."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Holder(NamedTuple):
@@ -32,16 +36,22 @@ def key_view(
     """A key as it is shown."""
     rules = list(rules)
     bounds = bounds_of(limit, rules)
-    next_s = None
+    next_s = next_at = None
     if bounds.rate is not None:
         found = pass_units(bounds.rate, limit.units, even_at, now)
         at = found.until if isinstance(found, Wait) else now
         next_s = None if at is None else (at - now) / 1e6
+        next_at = _moment(at) if at is not None and at > now else None
     shown = tuple(one.number for one in holders[:MOST_HOLDERS])
-    full_s = None
+    full_s = full_at = None
     if bounds.concurrency is not None and len(holders) >= bounds.concurrency:
-        full_s = max(0.0, (now - _full_at(limit.key, rules, holders)) / 1e6)
-    return KeyView(limit.key, *bounds, len(holders), shown, waits, next_s, full_s)
+        began = _full_at(limit.key, rules, holders)
+        full_s, full_at = max(0.0, (now - began) / 1e6), _moment(began)
+    return KeyView(limit.key, *bounds, len(holders), shown, waits, next_s, full_s, next_at, full_at)
+
+
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
 
 
 def _full_at(key: str, rules: Iterable[LimitRule], holders: Sequence[Holder]) -> int:

@@ -13,6 +13,7 @@ _CONTROL: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
 _INDENT: Final = "    "
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def visible(text: str) -> str:
@@ -28,3 +29,13 @@ def visible_json(document: str) -> str:
 def visible_entry(text: str) -> str:
     """The text as one log entry. It indents further lines, so that none looks like an entry."""
     return visible(text).replace("\n", f"\n{_INDENT}")
+
+
+def size_words(count: int) -> str:
+    """A number of bytes, for people: 1.2 MB."""
+    size = float(count)
+    for unit in _UNITS[:-1]:
+        if size < 999.95:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} {_UNITS[-1]}"

@@ -13,8 +13,11 @@ from msgspec import Struct
 from longshore.core.blocking import Cause
 from longshore.core.job_query import term
 from longshore.core.limits import RESERVED_PREFIX
+from longshore.core.turns import is_turn_kind, split_kind
 from longshore.model.depth import LaneView
 from longshore.model.job import JobState
+from longshore.model.limits import KeyView
+from longshore.model.schedule import Schedule
 from longshore.model.worker import WorkerView
 
 LEAST_FAILED: Final = 3
@@ -30,6 +33,10 @@ class About(StrEnum):
     JOBS = "jobs"
     QUEUES = "queues"
     WORKERS = "workers"
+    DISPATCHERS = "dispatchers"
+    ACTORS = "actors"
+    LIMITS = "limits"
+    SCHEDULES = "schedules"
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
@@ -38,7 +45,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     words: str
     about: About
     query: str = ""
-    """The search that finds the jobs that it is about."""
+    """The search that finds the jobs that it is about; the type of actors, a schedule's name."""
     since: datetime | None = None
     grave: bool = True
     """Whether jobs stand still because of it."""
@@ -65,13 +72,21 @@ def troubles(
     lanes: Sequence[LaneView],
     workers: Sequence[WorkerView],
     dispatchers: Iterable[SeenDispatcher],
+    keys: Iterable[KeyView] = (),
+    schedules: Iterable[Schedule] = (),
 ) -> list[Trouble]:
-    """All that is wrong, what is grave first."""
+    """All that is wrong, what is grave first.
+
+    `keys` are those that jobs wait for, `schedules` those that paused after failures.
+    """
     found = [
         *_of_dispatchers(dispatchers),
         *_of_lanes(lanes),
         *_paused(lanes),
+        *_of_actors(lanes),
+        *_of_schedules(schedules),
         *_of_workers(workers),
+        *_of_keys(keys),
         *_failing(lanes),
     ]
     return sorted(found, key=lambda one: not one.grave)[:MOST_TOLD]
@@ -81,7 +96,7 @@ def _of_dispatchers(dispatchers: Iterable[SeenDispatcher]) -> Iterator[Trouble]:
     for one in dispatchers:
         if not one.alive:
             words = f"dispatcher {one.name} is silent: it does not renew its lease"
-            yield Trouble(words=words, about=About.WORKERS)
+            yield Trouble(words=words, about=About.DISPATCHERS)
 
 
 def _of_lanes(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
@@ -112,6 +127,35 @@ def _paused(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
         yield Trouble(words=words, about=About.QUEUES, query=query, since=oldest.get(queue))
 
 
+def _of_actors(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
+    failed: Counter[str] = Counter()
+    for lane in lanes:
+        type, version = split_kind(lane.kind)
+        if version:
+            failed[type] += lane.counts.get(JobState.FAILED.value, 0)
+    for type, count in failed.items():
+        if count:
+            noun, whose = ("1 actor", "its") if count == 1 else (f"{count:,} actors", "their")
+            words = f"{noun} of type '{type}' failed, and {whose} messages wait"
+            yield Trouble(words=words, about=About.ACTORS, query=type)
+
+
+def _of_schedules(schedules: Iterable[Schedule]) -> Iterator[Trouble]:
+    for one in schedules:
+        name, state = one.new.name, one.state
+        words = f"schedule '{name}' is paused: {state.note or 'its runs failed'}"
+        at = state.paused_at
+        yield Trouble(words=words, about=About.SCHEDULES, query=name, since=at)
+
+
+def _of_keys(keys: Iterable[KeyView]) -> Iterator[Trouble]:
+    for one in keys:
+        if one.is_waited_for and one.concurrency is not None and one.full_at is not None:
+            used = f"{one.held:,} of {one.concurrency:,} in use"
+            words = f"key {one.key} is full ({used}), and jobs wait for it"
+            yield Trouble(words=words, about=About.LIMITS, since=one.full_at, grave=False)
+
+
 def _of_workers(workers: Sequence[WorkerView]) -> Iterator[Trouble]:
     alive = [one for one in workers if one.alive]
     if not any(not one.info.gateway for one in alive):
@@ -126,6 +170,8 @@ def _failing(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
     failed: Counter[str] = Counter()
     ended: Counter[str] = Counter()
     for lane in lanes:
+        if is_turn_kind(lane.kind):
+            continue
         bad = lane.counts.get(JobState.FAILED.value, 0)
         failed[lane.kind] += bad
         ended[lane.kind] += bad + lane.counts.get(JobState.SUCCEEDED.value, 0)

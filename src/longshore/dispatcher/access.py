@@ -85,7 +85,7 @@ NEEDS: Final[dict[type, Right]] = {
     **dict.fromkeys((a.PauseActor, a.StopActor, a.EditActor, a.SortMail), Right.ADMIN),
     **dict.fromkeys((a.ListUndelivered, a.SortUndelivered), Right.ADMIN),
     **dict.fromkeys((m.Drain, m.Pause, m.Prune), Right.ADMIN),
-    **dict.fromkeys((ls.ListLimits, ls.ShowKey), Right.READ),
+    **dict.fromkeys((ls.ListLimits, ls.ShowKey, ls.ListKeys), Right.READ),
     **dict.fromkeys((ls.SetLimit, ls.RemoveLimit), Right.ADMIN),
     **dict.fromkeys((t.CreateToken, t.RevokeToken, t.ListTokens, t.ListAudit), Right.ADMIN),
     **dict.fromkeys(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec import structs
 
@@ -14,6 +14,9 @@ from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView, LimitRule
 from longshore.ports import Store
 from longshore.wire import limit_messages as m
+
+MOST_KEYS: Final = 100
+"""So many keys are in one answer at most."""
 
 
 class LimitService:
@@ -60,6 +63,12 @@ class LimitService:
             raise InvalidInput(why)
         return await self._store.limit_key(key)
 
+    async def keys(self, request: m.ListKeys) -> tuple[KeyView, ...]:
+        """Some keys that something is known of, as they are now."""
+        most = max(1, min(request.most, MOST_KEYS))
+        names = await self._store.limit_keys(request.after, most, waited_for=request.waited_for)
+        return tuple([await self._store.limit_key(name) for name in names])
+
     async def explain(self, job: Job) -> Facts:
         """What `why` must know of a job; of one that waits also its keys that have no room."""
         facts = await self._store.explain(job)
@@ -89,5 +98,7 @@ async def perform_for_limits(service: LimitService, request: m.LimitRequest) -> 
             return await service.rules()
         case m.ShowKey():
             return await service.key(request.key)
+        case m.ListKeys():
+            return await service.keys(request)
         case _:
             assert_never(request)

@@ -213,7 +213,7 @@ class ScheduleService:
         raise _too_busy(request.name)
 
     async def backfill(self, request: s.BackfillSchedule) -> tuple[Fire, ...]:
-        """Queues the times of a span that submitted nothing; answers those."""
+        """Queues the times of a span that submitted nothing, unless it is only to say which."""
         check_zoned("the first time", request.first)
         check_zoned("the last time", request.last)
         for _ in range(MOST_TRIES):
@@ -222,9 +222,12 @@ class ScheduleService:
             known = await self._store.fires_between(id, request.first, request.last)
             span = (request.first, request.last)
             decision = backfilled(examined, *span, known, MAX_BACKFILLED)
+            fires = tuple(one.fire for one in decision.made if not one.fire.settled)
+            if request.dry_run:
+                return fires
             if all(await self._store.record_fires([decision])):
                 self._runtime.schedules_changed()
-                return tuple(one.fire for one in decision.made if not one.fire.settled)
+                return fires
         raise _too_busy(request.name)
 
     # what is due

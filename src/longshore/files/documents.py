@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from longshore.files.changes import Change
 from longshore.files.packs import PACK_BLOBS
 from longshore.model.checkpoint import Checkpoint
 from longshore.model.fileset import FilesetVersion
@@ -183,6 +184,16 @@ class VersionFiles(Struct, frozen=True, kw_only=True):
 
     version: ShownVersion
     files: tuple[ShownFile, ...]
+    next: int | None
+
+
+class VersionChanges(Struct, frozen=True):
+    """Some of the files that differ between two versions of a fileset, by path."""
+
+    fileset: str
+    before: int
+    after: int
+    changes: tuple[Change, ...]
     next: int | None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -13,6 +14,8 @@ from longshore.client.actor import ASK_S, check_done
 from longshore.client.actor_by_name import check_fields, new_actor, told_of
 from longshore.client.actor_json import actor_json
 from longshore.client.jsonable import payload
+from longshore.client.pairs import values_of
+from longshore.core.actor_limits import MAX_LISTED_CHARS, MAX_LISTED_FIELDS
 from longshore.errors import (
     AskFailed,
     Conflict,
@@ -36,11 +39,14 @@ from longshore.model.actor import (
     NewActor,
     ReplyTo,
 )
-from longshore.payload.listed import listed_values
+from longshore.payload.listed import listed_value, listed_values
 from longshore.payload.values import pack, pack_arguments
 from longshore.wire.actor_messages import StartAnswer
 
 _TAG: Final = re.compile(r'"turn-(\d{1,18})"')
+
+
+ListedBy = Annotated[str, Meta(pattern="^[^=]+=", max_length=2 * MAX_LISTED_CHARS)]
 
 
 class ActorsQuery(Struct, frozen=True):
@@ -48,6 +54,8 @@ class ActorsQuery(Struct, frozen=True):
 
     type: str | None = None
     status: ActorStatus | None = None
+    field: Annotated[tuple[ListedBy, ...], Meta(max_length=MAX_LISTED_FIELDS)] = ()
+    """Only actors of `type` that are listed by this value, as `plan=pro`; several: by all."""
     after: str | None = None
     """The cursor: the `next` of the page before."""
     limit: Annotated[int, Meta(ge=1)] = 50
@@ -63,7 +71,7 @@ def _called(call: Call) -> str:
     return f"actor {call.name('type')} '{call.name()}'"
 
 
-def _tag(actor: Actor) -> str:
+def tag_of(actor: Actor) -> str:
     """The version of an actor's state: the turn that left it."""
     return f'"turn-{actor.turn}"'
 
@@ -120,15 +128,24 @@ async def list_actors(call: Call) -> Response:
     """Lists actors by type and key."""
     query = call.query(ActorsQuery)
     limit = min(query.limit, call.settings.max_page)
-    after = None if query.after is None else _cursor(query.after)
-    page = await call.connection.actors.page(ActorFilter(query.type, query.status, after, limit))
+    after = None if query.after is None else cursor_of(query.after)
+    wanted = ActorFilter(query.type, query.status, after, limit, listed_by(query.type, query.field))
+    page = await call.connection.actors.page(wanted)
     cursor = None if page.after is None else msgspec.json.encode(page.after).decode()
     headers = None if cursor is None else call.next_link(after=cursor)
     actors = [actor_json(one) for one in page.actors]
     return answer({"actors": actors, "next": cursor}, headers=headers)
 
 
-def _cursor(text: str) -> tuple[str, str]:
+def listed_by(type: str | None, terms: Sequence[str]) -> dict[str, str]:
+    """The values that actors are to be listed by, of terms like `plan=pro`."""
+    if terms and type is None:
+        raise InvalidInput("to list by fields, name the type of the actors")
+    return {name: listed_value(f"'{name}'", value) for name, value in values_of(terms).items()}
+
+
+def cursor_of(text: str) -> tuple[str, str]:
+    """The type and the key after which a page begins."""
     try:
         return msgspec.json.decode(text, type=tuple[str, str])
     except (msgspec.DecodeError, UnicodeError):
@@ -138,7 +155,7 @@ def _cursor(text: str) -> tuple[str, str]:
 async def show_actor(call: Call) -> Response:
     """Shows an actor as its last turn left it."""
     found = await call.connection.actors.show(call.name("type"), call.name())
-    return answer(actor_json(found, whole=True), headers={"ETag": _tag(found)})
+    return answer(actor_json(found, whole=True), headers={"ETag": tag_of(found)})
 
 
 # messages
@@ -231,7 +248,7 @@ async def edit(call: Call) -> Response:
 def _has_changed(call: Call, found: Actor) -> PreconditionFailed:
     return PreconditionFailed(
         f"{_called(call)} has taken another turn meanwhile; look at it and try again",
-        {"ETag": _tag(found)},
+        {"ETag": tag_of(found)},
     )
 
 

@@ -74,6 +74,16 @@ FILE_OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={},
     ),
     Operation(
+        method="GET",
+        path=f"{_VERSION}/changes",
+        id="list_changes",
+        needs=Right.READ,
+        summary="List the files that differ from another version.",
+        do=files.list_changes,
+        query=files.ChangesQuery,
+        answers={200: d.VersionChanges},
+    ),
+    Operation(
         method="POST",
         path="/dispatcher/blobs/pin",
         id="pin_blobs",

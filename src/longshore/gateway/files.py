@@ -11,6 +11,7 @@ from longshore.core.limits import check_name
 from longshore.errors import InvalidInput, NotAuthenticated, NotFound, Unavailable
 from longshore.files import documents as d
 from longshore.files.blobs import parse_sha256
+from longshore.files.changes import Change, changes
 from longshore.gateway.bodies import OCTETS
 from longshore.gateway.file_keeping import FileKeeping, find_file
 from longshore.gateway.file_streams import download, send_pack
@@ -40,6 +41,16 @@ class VersionsQuery(Struct, frozen=True):
 class FilesQuery(Struct, frozen=True):
     """Which files of a version to list."""
 
+    after: d.Size = 0
+    """The cursor: the `next` of the page before."""
+    limit: Limit = 1_000
+
+
+class ChangesQuery(Struct, frozen=True):
+    """Between which versions to compare, and which of the files that differ to list."""
+
+    against: d.Number
+    """The version to compare with: what it has is `before`."""
     after: d.Size = 0
     """The cursor: the `next` of the page before."""
     limit: Limit = 1_000
@@ -96,7 +107,7 @@ async def list_versions(call: Call) -> Response:
 async def show_version(call: Call) -> Response:
     """Shows a version, and a page of its files."""
     query = call.query(FilesQuery)
-    version, manifest = await _version(call)
+    version, manifest = await version_and_files(call)
     limit = min(query.limit, call.settings.max_page)
     some = manifest.files[query.after : query.after + limit]
     following = query.after + limit
@@ -111,12 +122,34 @@ def _shown(file: FileEntry) -> d.ShownFile:
     return d.ShownFile(file.path, file.size, file.sha256.hex(), file.executable)
 
 
+async def list_changes(call: Call) -> Response:
+    """Lists the files that differ between two versions."""
+    query = call.query(ChangesQuery)
+    version, found = await changes_since(call, query.against)
+    limit = min(query.limit, call.settings.max_page)
+    following = query.after + limit
+    after = following if following < len(found) else None
+    headers = None if after is None else call.next_link(after=after)
+    some = tuple(found[query.after : following])
+    names = (version.fileset, query.against, version.version)
+    return answer(d.VersionChanges(*names, some, after), headers=headers)
+
+
+async def changes_since(call: Call, against: int) -> tuple[FilesetVersion, list[Change]]:
+    """The version that the path names, and the files that differ from an earlier one."""
+    version, new = await version_and_files(call)
+    other = await call.connection.files.version(version.fileset, against)
+    old = await manifest_of(call, other)
+    found = await keeping_of(call).in_thread(changes, old.files, new.files)
+    return version, found
+
+
 # downloads
 
 
 async def download_file(call: Call) -> Response:
     """Sends a file of a version, or a part of it."""
-    version, manifest = await _version(call)
+    version, manifest = await version_and_files(call)
     what = f"{version.fileset}@{version.version}"
     blob = find_file(manifest, call.name("path"), what)
     return await _send(call, blob.sha256, blob.size)
@@ -157,11 +190,17 @@ async def located(call: Call, sha256: bytes) -> int:
     return generation
 
 
-async def _version(call: Call) -> tuple[FilesetVersion, Manifest]:
+async def version_and_files(call: Call) -> tuple[FilesetVersion, Manifest]:
+    """The version that the path names, and its files."""
+    version = await version_of(call)
+    return version, await manifest_of(call, version)
+
+
+async def version_of(call: Call) -> FilesetVersion:
+    """The version that the path names, by its number or as the latest."""
     name, text = fileset_name(call), call.name("version")
     number = None if text == LATEST else _number(text)
-    version = await call.connection.files.version(name, number)
-    return version, await _manifest(call, version.manifest)
+    return await call.connection.files.version(name, number)
 
 
 def _number(text: str) -> int:
@@ -170,9 +209,9 @@ def _number(text: str) -> int:
     return int(text)
 
 
-async def _manifest(call: Call, sha256: bytes) -> Manifest:
-    """A manifest that is stored."""
-    keeping = keeping_of(call)
+async def manifest_of(call: Call, version: FilesetVersion) -> Manifest:
+    """The files of a version, by path."""
+    sha256, keeping = version.manifest, keeping_of(call)
     generation = await located(call, sha256)
     size = await keeping.in_thread(keeping.blobs.size, sha256, generation)
     if size is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from longshore.client.jsonable import plain
@@ -13,6 +13,8 @@ from longshore.core.rates import parse_rate
 from longshore.errors import InvalidInput
 from longshore.gateway.operation import Call, Operation, answer
 from longshore.model.limits import KeyView, LimitRule
+
+MOST_KEYS: Final = 100
 
 
 class NewLimit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +29,23 @@ class LimitList(Struct, frozen=True):
     """The rules of limits."""
 
     limits: list[LimitRule]
+
+
+class KeysQuery(Struct, frozen=True):
+    """Which keys to list."""
+
+    after: str = ""
+    """The cursor: the `next` of the page before."""
+    waited_for: bool = False
+    """Only keys that jobs wait for."""
+    limit: Annotated[int, Meta(ge=1, le=MOST_KEYS)] = 25
+
+
+class KeyList(Struct, frozen=True):
+    """Keys that something is known of; `next` is the cursor of the page after it."""
+
+    keys: list[KeyView]
+    next: str | None
 
 
 class LimitRemoved(Struct, frozen=True):
@@ -63,7 +82,26 @@ async def show_key(call: Call) -> Response:
     return answer(plain(await call.connection.limits.key(call.name("key"))))
 
 
+async def list_keys(call: Call) -> Response:
+    """Lists keys whose slots are held, that jobs wait for, or whose rate counts."""
+    query = call.query(KeysQuery)
+    found = await call.connection.limits.keys(query.after, query.limit, waited_for=query.waited_for)
+    after = found[-1].key if len(found) == query.limit else None
+    headers = None if after is None else call.next_link(after=after)
+    return answer({"keys": [plain(one) for one in found], "next": after}, headers=headers)
+
+
 LIMIT_ROUTES: Final = (
+    Operation(
+        method="GET",
+        path="/dispatcher/limits/keys/",
+        id="list_keys",
+        needs=Right.READ,
+        summary="List keys of limits that are held, waited for, or counted.",
+        do=list_keys,
+        query=KeysQuery,
+        answers={200: KeyList},
+    ),
     Operation(
         method="GET",
         path="/dispatcher/limits/",

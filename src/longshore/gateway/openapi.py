@@ -31,6 +31,7 @@ _PLACES: Final[dict[str, dict[str, Any]]] = {
     "limits/key": {"pattern": r"^[A-Za-z_][A-Za-z0-9_.-]{0,40}=[A-Za-z0-9]{1,40}$"},
     "actors/type": {"pattern": r"^[A-Za-z0-9_.:/+-]{1,200}$"},
     "actors/key": {"pattern": r"^[ -~]{1,500}$"},
+    "actors/number": {"pattern": r"^[0-9]{1,18}$"},
     "tokens/id": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},
     "groups/key": {"pattern": r"^[A-Za-z0-9_.:@+-]{1,200}$"},
     "filesets/name": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},

@@ -34,6 +34,7 @@ from longshore.gateway.bodies import JSON, NDJSON, OCTETS, Bodies, decoded, medi
 from longshore.gateway.file_keeping import FileKeeping
 from longshore.gateway.kinds import KnownKinds
 from longshore.gateway.meter import Meter
+from longshore.gateway.pages.lookout import Lookout
 from longshore.gateway.pages.throughput import Throughput
 from longshore.gateway.problems import UnsupportedMediaType
 from longshore.gateway.streams import Streams
@@ -87,6 +88,7 @@ class Gateway:
         """Set when the process is told to stop: what waits ends then."""
         self.streams = Streams(connection, settings, self.closing)
         self.throughput = Throughput(connection)
+        self.lookout = Lookout(connection)
 
 
 class NoQuery(Struct, frozen=True):

@@ -8,6 +8,7 @@ from longshore.core.access import Right
 from longshore.gateway import access, actors, fleet, groups, job_streams, jobs, web_routes
 from longshore.gateway import models as m
 from longshore.gateway import web_models as w
+from longshore.gateway.actor_mail import ACTOR_MAIL_OPERATIONS
 from longshore.gateway.file_routes import FILE_OPERATIONS
 from longshore.gateway.limits import LIMIT_ROUTES
 from longshore.gateway.operation import Operation
@@ -514,6 +515,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         do=fleet.is_ready,
         answers={200: m.Readiness},
     ),
+    *ACTOR_MAIL_OPERATIONS,
     *FILE_OPERATIONS,
     *SCHEDULE_OPERATIONS,
 )

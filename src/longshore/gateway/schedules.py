@@ -65,6 +65,8 @@ class BackfillBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     first: Annotated[datetime, Meta(tz=True)]
     last: Annotated[datetime, Meta(tz=True)]
+    dry_run: bool = False
+    """Queue nothing; say which times it would be."""
 
 
 class ShownFire(Struct, frozen=True):
@@ -203,7 +205,9 @@ async def trigger(call: Call) -> Response:
 async def backfill(call: Call) -> Response:
     """Submits, one after the other, what the times of a span did not submit."""
     span = await call.body(BackfillBody)
-    made = await call.connection.schedules.backfill(call.name("name"), span.first, span.last)
+    made = await call.connection.schedules.backfill(
+        call.name("name"), span.first, span.last, dry_run=span.dry_run
+    )
     return answer({"fires": [fire_json(fire) for fire in made]})
 
 

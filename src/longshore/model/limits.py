@@ -81,6 +81,10 @@ class KeyView(Struct, frozen=True, omit_defaults=True):
     """In how many seconds its rate lets the next unit begin; None if it has none."""
     full_s: float | None = None
     """For how many seconds all its slots have been held; None if one is free."""
+    next_at: datetime | None = None
+    """When its rate lets the next unit begin; None if that is now, or never."""
+    full_at: datetime | None = None
+    """Since when all its slots have been held; None if one is free."""
 
 
 class LimitsOpened(Struct, frozen=True):

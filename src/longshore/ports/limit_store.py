@@ -22,6 +22,15 @@ class LimitStore(Protocol):
     async def limit_key(self, key: str) -> KeyView:
         """A key as it is now: what limits it, and who holds its slots."""
 
+    async def limit_keys(
+        self, after: str = "", most: int = 25, *, waited_for: bool = False
+    ) -> list[str]:
+        """The first so many keys after one that the store knows something of, in its order.
+
+        These are keys whose slots are held, that jobs wait for, or whose rate counts; also some
+        that were so a while ago. With `waited_for`, only those that jobs wait for.
+        """
+
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         """Lets jobs go before claims again that wait behind keys which have room by now.
 

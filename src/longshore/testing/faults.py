@@ -275,6 +275,13 @@ class FaultyStore(FaultyAccess, FaultyFiles, FaultySchedules):
     async def limit_key(self, key: str) -> KeyView:
         return await self._call("limit_key", lambda: self.store.limit_key(key))
 
+    async def limit_keys(
+        self, after: str = "", most: int = 25, *, waited_for: bool = False
+    ) -> list[str]:
+        return await self._call(
+            "limit_keys", lambda: self.store.limit_keys(after, most, waited_for=waited_for)
+        )
+
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         return await self._call("open_limits", lambda: self.store.open_limits(after, most))
 

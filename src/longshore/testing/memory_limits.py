@@ -44,6 +44,17 @@ class MemoryLimits(MemoryReads):
         rules, even_at = self._limit_rules.values(), self._even_at.get(key, 0)
         return key_view(limit, rules, held, even_at, micros(now), waits=bool(waiting))
 
+    async def limit_keys(
+        self, after: str = "", most: int = 25, *, waited_for: bool = False
+    ) -> list[str]:
+        now = self._utc()
+        live = self._where(lambda row: row.state in OWNED or row.state is JobState.READY)
+        keys = {limit.key for row in live for limit in row.job.options.limits}
+        found = {key for key in keys if self._behind(now, [key])}
+        if not waited_for:
+            found |= {key for key in keys if self._holders(key)} | set(self._even_at)
+        return sorted(key for key in found if key > after)[:most]
+
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         now = self._now = self._utc()
         ready, open_at = self._opened(now)

@@ -35,11 +35,23 @@ class ShowKey(Numbered, frozen=True):
     key: str
 
 
-LimitRequest = SetLimit | RemoveLimit | ListLimits | ShowKey
+class ListKeys(Numbered, frozen=True, omit_defaults=True):
+    """The first so many keys after one that something is known of, each as SHOWKEY shows it.
+
+    With `waited_for`, only those that jobs wait for.
+    """
+
+    after: str = ""
+    most: int = 25
+    waited_for: bool = False
+
+
+LimitRequest = SetLimit | RemoveLimit | ListLimits | ShowKey | ListKeys
 
 LIMIT_ANSWERS: Final[dict[type, Any]] = {
     SetLimit: None,
     RemoveLimit: None,
     ListLimits: tuple[LimitRule, ...],
     ShowKey: KeyView,
+    ListKeys: tuple[KeyView, ...],
 }

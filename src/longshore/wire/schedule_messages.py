@@ -46,12 +46,16 @@ class TriggerSchedule(Numbered, frozen=True):
 
 
 class BackfillSchedule(Numbered, frozen=True):
-    """Submit, one after the other, what the times of a span did not submit."""
+    """Submit, one after the other, what the times of a span did not submit.
+
+    With `dry_run`, only say which times these are.
+    """
 
     id: UUID
     name: str
     first: datetime
     last: datetime
+    dry_run: bool = False
 
 
 class RemoveSchedule(Numbered, frozen=True):

@@ -187,6 +187,8 @@ class FakeDispatcher:
                 return None
             case ls.ListLimits():
                 return (LimitRule("tenant=*", 5, Rate(100, 60.0, 20)),)
+            case ls.ListKeys():
+                return ()
             case ls.ShowKey():
                 return KeyView(request.key, 5, pattern="tenant=*", held=2, holders=(7, 9))
             case messages.Prune():

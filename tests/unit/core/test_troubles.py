@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 from longshore.core.blocking import Cause, lane_views
 from longshore.core.lanes import lane_of
 from longshore.core.troubles import About, SeenDispatcher, troubles
 from longshore.model.depth import LaneDepth, LaneView
 from longshore.model.job import JobState
+from longshore.model.limits import KeyView, Rate
+from longshore.model.schedule import NewSchedule, Schedule, ScheduleState, Spec, Timing
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -62,3 +65,27 @@ def test_lanes_say_what_holds_them_back() -> None:
         LaneView(queue="mail", kind="send", counts={"ready": 2}, held_back="no_worker"),
         LaneView(queue="mail", kind="done", counts={"succeeded": 2}, paused=True),
     ]
+
+
+def test_a_key_that_is_full_and_waited_for() -> None:
+    full = KeyView("tenant=a", 2, held=2, is_waited_for=True, full_at=AT)
+    paced = KeyView("api=maps", rate=Rate(1, 60.0), is_waited_for=True, next_at=AT)
+    [found] = [one for one in troubles((), (), (), [full, paced]) if one.about is About.LIMITS]
+    assert found.words == "key tenant=a is full (2 of 2 in use), and jobs wait for it"
+    assert (found.since, found.grave) == (AT, False)
+
+
+def test_failed_actors_are_told_of_by_their_type_and_are_no_failing_kind() -> None:
+    lanes = [lane(kind="Ship@1", counts={"failed": 3}), lane(kind="Ship@2", counts={"failed": 1})]
+    [found, _] = troubles(lanes, (), ())
+    assert found.words == "4 actors of type 'Ship' failed, and their messages wait"
+    assert (found.about, found.query, found.grave) == (About.ACTORS, "Ship", True)
+
+
+def test_a_schedule_that_paused_after_failures() -> None:
+    state = ScheduleState(AT, paused_at=AT, note="the last 2 runs failed", failures=2)
+    new = NewSchedule(UUID(int=1), "nightly", Timing((Spec(every_s=60.0),)))
+    one = Schedule(new=new, state=state, version=1, created_at=AT, look_at=None)
+    [found, _] = troubles((), (), (), (), [one])
+    assert found.words == "schedule 'nightly' is paused: the last 2 runs failed"
+    assert (found.about, found.query, found.since) == (About.SCHEDULES, "nightly", AT)

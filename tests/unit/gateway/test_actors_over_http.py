@@ -157,3 +157,33 @@ async def test_a_state_that_would_fail_the_actor_is_refused(
     reply = await ann.call("PUT", f"{ANN}/state", {"state": state}, if_match=tag)
     assert (reply.status, reply.json["code"]) == (400, "invalid_arguments"), reply.body
     assert (await ann.get(ANN)).headers["etag"] == tag
+
+
+async def test_an_actor_says_why_and_shows_its_turns_and_its_mail(ann: Api) -> None:
+    assert "its turn is ready" in (await ann.get(f"{ANN}/why")).json["why"]
+    await ann.post(f"{ANN}/messages", {"name": "add", "args": {"by": 2}})
+    await ann.post(f"{ANN}/messages", {"name": "add", "args": {"by": 3}})
+    mail = (await ann.get(f"{ANN}/mail")).json["mail"]
+    assert [(one["name"], one["args"], one["parked"]) for one in mail] == [
+        ("add", {"by": 2}, False),
+        ("add", {"by": 3}, False),
+    ]
+    assert len((await ann.get(f"{ANN}/mail?limit=1")).json["mail"]) == 1
+    first = f"{ANN}/mail/{mail[0]['number']}"
+    parked = await ann.post(first, {"action": "park"})
+    assert (parked.status, parked.json["verdict"]) == (200, "done")
+    assert (await ann.get(f"{ANN}/mail")).json["mail"][0]["parked"]
+    assert (await ann.post(first, {"action": "put_back"})).json["verdict"] == "done"
+    assert (await ann.post(first, {"action": "drop"})).json["verdict"] == "done"
+    assert (await ann.post(first, {"action": "drop"})).status == 404
+    assert (await ann.post(first, {"action": "burn"})).status == 400
+    assert (await ann.post(f"{ANN}/mail/one", {"action": "drop"})).status == 400
+    turns = (await ann.get(f"{ANN}/turns")).json["turns"]
+    assert [(one["turn"], one["state"]) for one in turns] == [(0, {"count": 5})]
+    assert (await ann.get(f"{ACTORS}Counter/nobody/why")).status == 404
+
+
+async def test_actors_are_listed_by_fields_of_a_type(ann: Api) -> None:
+    assert (await ann.get(f"{ACTORS}?type=Counter&field=count=5")).json["actors"] == []
+    refused = await ann.get(f"{ACTORS}?field=count=5")
+    assert (refused.status, "name the type" in refused.json["detail"]) == (400, True)

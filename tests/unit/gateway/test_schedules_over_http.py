@@ -36,7 +36,10 @@ async def test_a_schedule_is_paused_triggered_and_backfilled(api: Api) -> None:
     fire = (await api.post(f"{ALL}often/trigger")).json
     assert (await api.get(f"/dispatcher/jobs/{fire['job']}")).json["kind"] == "add"
     span = {"first": "2026-01-01T00:00:00Z", "last": "2026-01-01T02:00:00Z"}
+    plan = (await api.post(f"{ALL}often/backfill", {**span, "dry_run": True})).json["fires"]
+    assert len((await api.get(f"{ALL}often")).json["fires"]) == 1, "a plan changes nothing"
     made = (await api.post(f"{ALL}often/backfill", span)).json["fires"]
+    assert [one["nominal_at"] for one in plan] == [one["nominal_at"] for one in made]
     assert [one["nominal_at"][11:19] for one in made] == ["00:00:00", "01:00:00", "02:00:00"]
     assert await api.kit.drain_async() == 4
     fates = [one["fate"] for one in (await api.get(f"{ALL}often")).json["fires"]]

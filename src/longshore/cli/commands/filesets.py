@@ -16,10 +16,10 @@ from longshore.cli.view.filesets import (
     files_table,
     filesets_table,
     maker,
-    size_words,
     versions_table,
 )
 from longshore.cli.view.show import View, print_answer, print_json, print_view, time
+from longshore.core.text import size_words
 from longshore.errors import InvalidInput, LongshoreError, NotFound, WrongState
 from longshore.files import documents as d
 

@@ -6,20 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from longshore.cli.view.show import Table, time
+from longshore.core.text import size_words
 from longshore.files.documents import ShownFile, ShownFileset, ShownVersion
 
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _NUMBERS: Final = frozenset({"versions", "version", "files", "size"})
-
-
-def size_words(count: int) -> str:
-    """A number of bytes, for people: 1.2 MB."""
-    size = float(count)
-    for unit in _UNITS[:-1]:
-        if size < 999.95:
-            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} {_UNITS[-1]}"
 
 
 def filesets_table(filesets: Sequence[ShownFileset]) -> Table:

@@ -28,7 +28,7 @@ from longshore.gateway.pages.jobs import progress
 from longshore.gateway.pages.page import Page, Regions, View
 from longshore.gateway.pages.tree import tree
 from longshore.model.group import Group, NodeView
-from longshore.model.job import HistoryEntry, Job, JobState
+from longshore.model.job import HistoryEntry, Job, JobState, Options
 from longshore.model.log import LogLine, LogPage
 from longshore.model.program import FREE_KINDS
 from longshore.payload.callback_words import CallbackView
@@ -227,7 +227,7 @@ def _facts(seen: Seen, view: View) -> Html:
                 ("labels", ", ".join(options.labels)),
                 ("unique key", job.unique_key),
                 ("limits", ", ".join(one.key for one in options.limits)),
-                ("schedule", options.scheduled.schedule if options.scheduled else None),
+                ("schedule", _schedule(options, view)),
                 (
                     "used",
                     f"{used.memory_bytes // 2**20:,} MiB, {used.cpu_s:g} s CPU" if used else None,
@@ -243,6 +243,13 @@ def _group(seen: Seen, view: View) -> Html | None:
         return None
     link = parts.group_link(view.root, seen.group.number, seen.group.name)
     return joined(link, " as ", h("code", seen.key)) if seen.key else link
+
+
+def _schedule(options: Options, view: View) -> Html | None:
+    if options.scheduled is None:
+        return None
+    name = options.scheduled.schedule
+    return h("a", name, href=parts.url(view.root, "schedules", name))
 
 
 def _worker_link(seen: Seen, view: View) -> Html | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore._version import __version__
-from longshore.core.access import LOCAL, Asker
+from longshore.core.access import LOCAL, RIGHTS, Asker, Right
 from longshore.gateway.pages.html import Html, h, joined, trusted
 from longshore.gateway.pages.static import hashed
 
@@ -13,10 +13,22 @@ NAVIGATION: Final = (
     ("", "Overview", "o"),
     ("jobs/", "Jobs", "j"),
     ("groups/", "Groups", "g"),
+    ("actors/", "Actors", "a"),
+    ("schedules/", "Schedules", "s"),
     ("queues/", "Queues", "q"),
+    ("limits/", "Limits", "l"),
     ("workers/", "Workers", "w"),
+    ("dispatchers/", "Dispatchers", "d"),
+    ("filesets/", "Filesets", "f"),
 )
 """The pages that every page links to: where, its name, and the key that follows `g`."""
+FOR_ADMINS: Final = (("tokens/", "Tokens", "t"), ("audit/", "Audit", "u"))
+"""Further ones, for who has the right."""
+
+
+def pages_for(asker: Asker) -> tuple[tuple[str, str, str], ...]:
+    """The pages that every page links to, for who looks."""
+    return NAVIGATION + (FOR_ADMINS if Right.ADMIN in RIGHTS[asker.role] else ())
 
 
 def document(root: str, path: str, title: str, body: Html, asker: Asker) -> str:
@@ -34,7 +46,7 @@ def document(root: str, path: str, title: str, body: Html, asker: Asker) -> str:
         h("a", "To the content", href="#main", class_="skip"),
         _header(root, path, asker),
         h("main", body, id="main", tabindex=-1),
-        _key_sheet(),
+        _key_sheet(asker),
         h("div", id="toasts", role="status", aria_live="polite"),
     )
     markup = h("html", h("head", head), h("body", page, data_root=root), lang="en")
@@ -50,7 +62,7 @@ def _header(root: str, path: str, asker: Asker) -> Html:
             aria_current="page" if _is_at(path, where) else None,
             data_key=key,
         )
-        for where, name, key in NAVIGATION
+        for where, name, key in pages_for(asker)
     ]
     return h(
         "header",
@@ -96,11 +108,11 @@ def _who(root: str, asker: Asker) -> Html | None:
     return h("span", h("span", asker.name, title=f"role {asker.role}"), form, class_="who")
 
 
-def _key_sheet() -> Html:
+def _key_sheet(asker: Asker) -> Html:
     rows = [
         ("?", "this sheet"),
         ("/", "search jobs"),
-        *((f"g {key}", name) for _, name, key in NAVIGATION),
+        *((f"g {key}", name) for _, name, key in pages_for(asker)),
         ("j, k", "next, previous row"),
         ("Enter", "open the row"),
         ("n, p", "next, previous page"),

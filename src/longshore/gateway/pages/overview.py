@@ -16,7 +16,9 @@ from longshore.core.troubles import About, SeenDispatcher, Trouble, troubles
 from longshore.gateway.asking import asking
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
+from longshore.gateway.pages.actors import actors_url
 from longshore.gateway.pages.html import Html, h, joined
+from longshore.gateway.pages.lookout import Sight
 from longshore.gateway.pages.page import Page, Regions, View, view_of
 from longshore.model.depth import LaneView
 from longshore.model.group import Group, GroupFilter, GroupState
@@ -52,12 +54,13 @@ async def look(call: Call) -> Seen:
         ]
     )
     seen = [SeenDispatcher(one.name, one.alive, one.silent_s) for one in dispatchers]
+    sight = await _sight(call)
     own = [one for one in workers if not one.info.gateway]
     return Seen(
         lanes,
         capacity(own),
         sum(one.alive for one in own),
-        troubles(lanes, workers, seen),
+        troubles(lanes, workers, seen, sight.keys, sight.paused),
         failed.jobs,
         groups,
         await _rates(call),
@@ -70,6 +73,13 @@ async def _groups(call: Call) -> Sequence[Group]:
         return ()
     wanted = (GroupState.RUNNING, GroupState.PAUSED, GroupState.CANCELLING)
     return await call.connection.groups(GroupFilter(wanted, limit=_NEWEST))
+
+
+async def _sight(call: Call) -> Sight:
+    """What is wrong with limits and schedules, for who may see the whole."""
+    if not is_whole((await view_of(call)).asker.scope):
+        return Sight()
+    return await call.gateway.lookout.sight()
 
 
 async def _rates(call: Call) -> tuple[float, ...] | None:
@@ -93,7 +103,12 @@ def show(seen: Seen, view: View) -> Regions:
 
 # what is wrong
 
-_PLACES: Final = {About.QUEUES: "queues/", About.WORKERS: "workers/"}
+_PLACES: Final = {
+    About.QUEUES: "queues/",
+    About.WORKERS: "workers/",
+    About.DISPATCHERS: "dispatchers/",
+    About.LIMITS: "limits/?show=waiting",
+}
 
 
 def _troubles(found: Sequence[Trouble], view: View) -> Html:
@@ -108,10 +123,21 @@ def _troubles(found: Sequence[Trouble], view: View) -> Html:
 
 
 def _trouble(one: Trouble, view: View) -> Html:
-    is_jobs = one.about is About.JOBS
-    where = parts.jobs_url(view.root, one.query) if is_jobs else view.root + _PLACES[one.about]
+    where = _place(one, view)
     waits = [" · ", parts.when(one.since)] if one.since else []
     return joined(h("a", one.words, href=where), h("span", waits, class_="muted"))
+
+
+def _place(one: Trouble, view: View) -> str:
+    match one.about:
+        case About.JOBS:
+            return parts.jobs_url(view.root, one.query)
+        case About.ACTORS:
+            return actors_url(view.root, one.query, "failed")
+        case About.SCHEDULES:
+            return parts.url(view.root, "schedules", one.query)
+        case _:
+            return view.root + _PLACES[one.about]
 
 
 # figures

@@ -1,4 +1,4 @@
-"""The workers, the dispatchers and the gateways; and the page of one worker."""
+"""The workers, and the page of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 from msgspec import Struct
 
 from longshore.client import jsonable
-from longshore.client.connection import all_of
 from longshore.core.access import Right
 from longshore.core.capacity import pool_busy, pool_slots, pools_of
 from longshore.core.naming import workers_named
@@ -21,7 +20,6 @@ from longshore.gateway.pages.jobs import jobs_table
 from longshore.gateway.pages.page import Page, Regions, View
 from longshore.model.job import Job, JobFilter
 from longshore.model.worker import WorkerView, slot_words
-from longshore.wire.messages import DispatcherAnswer
 
 _NEWEST: Final = 30
 
@@ -30,13 +28,11 @@ class Seen(Struct, frozen=True):
     """What the page of all workers shows."""
 
     workers: Sequence[WorkerView]
-    dispatchers: Sequence[DispatcherAnswer]
 
 
 async def look(call: Call) -> Seen:
-    """Asks for workers and dispatchers."""
-    workers, dispatchers = await all_of([call.connection.workers(), call.connection.dispatchers()])
-    return Seen(sorted(workers, key=_order), dispatchers)
+    """Asks for workers."""
+    return Seen(sorted(await call.connection.workers(), key=_order))
 
 
 def _order(view: WorkerView) -> tuple[bool, bool, str]:
@@ -46,13 +42,10 @@ def _order(view: WorkerView) -> tuple[bool, bool, str]:
 def show(seen: Seen, view: View) -> Regions:
     """The regions of the page of all workers."""
     alive = [one for one in seen.workers if one.alive and not one.info.gateway]
-    gateways = [one for one in seen.workers if one.alive and one.info.gateway]
     gone = [one for one in seen.workers if not one.alive]
     return {
         "list": joined(parts.heading("Workers"), _table(alive, view)),
         "gone": parts.section("Ended lately", _gone(gone, view)),
-        "dispatchers": parts.section("Dispatchers", _dispatchers(seen.dispatchers)),
-        "gateways": parts.section("Gateways", _gateways(gateways)),
     }
 
 
@@ -113,33 +106,6 @@ def drain(one: WorkerView) -> Html | None:
 def _gone(workers: Sequence[WorkerView], view: View) -> Html:
     rows = [[_name(one, view), parts.when(one.ended_at), one.ended_why] for one in workers]
     return parts.table(("worker", "ended", "why"), rows, "Workers that ended", empty="none")
-
-
-def _dispatchers(dispatchers: Sequence[DispatcherAnswer]) -> Html:
-    rows = [
-        [
-            one.name,
-            parts.state(jsonable.dispatcher_state(one)),
-            parts.number(one.workers),
-            parts.since(one.started_at),
-            h("code", str(one.id)),
-        ]
-        for one in dispatchers
-    ]
-    return parts.table(("dispatcher", "state", "workers#", "up", "id"), rows, "Dispatchers")
-
-
-def _gateways(gateways: Sequence[WorkerView]) -> Html:
-    rows = [
-        [
-            one.info.name,
-            parts.state(jsonable.worker_state(one)),
-            one.info.machine.url,
-            parts.since(one.started_at),
-        ]
-        for one in gateways
-    ]
-    return parts.table(("gateway", "state", "address", "up"), rows, "Gateways", empty="none")
 
 
 # one worker

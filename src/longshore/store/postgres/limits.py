@@ -13,7 +13,7 @@ from longshore.store.postgres import limits_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.limited_claims import limit_of, open_keys, rules_of
-from longshore.store.rows import unpack_options
+from longshore.store.rows import clean, unpack_options
 
 
 class PostgresLimits(PostgresKeeper):
@@ -44,6 +44,13 @@ class PostgresLimits(PostgresKeeper):
         [row] = await self._reading.fetch(sql.EVEN_AT, key)
         held = [Holder(one["number"], one["began"]) for one in holders]
         return key_view(limit, rules, held, row["even_at"], row["now"], waits=bool(behind))
+
+    async def limit_keys(
+        self, after: str = "", most: int = 25, *, waited_for: bool = False
+    ) -> list[str]:
+        """The first so many keys after one that the store knows something of."""
+        statement = sql.KEYS_BEHIND if waited_for else sql.KNOWN_KEYS
+        return [row["key"] for row in await self._reading.fetch(statement, clean(after), most)]
 
     async def forget_lanes(self, most: int = 1000) -> int:
         """Forgets lanes without jobs, and so many keys of limits and slots that nobody holds."""

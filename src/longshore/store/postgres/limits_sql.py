@@ -148,6 +148,8 @@ WITH RECURSIVE found AS (
 SELECT key FROM found LIMIT $2
 """
 """The first so many keys after one behind which jobs wait, each by one look into the index."""
+KNOWN_KEYS: Final = "SELECT key FROM longshore.limit_key WHERE key > $1 ORDER BY key LIMIT $2"
+"""The row of a key stays while its slots are held, jobs wait for it, or its rate counts."""
 LANES_BEHIND: Final = f"""
 WITH RECURSIVE found AS (
     SELECT i.key, f.lane

@@ -51,6 +51,8 @@ _SET_RULE: Final = """INSERT INTO limit_rule VALUES (?, ?, ?, ?, ?, ?)
         set_at = excluded.set_at"""
 _BEHIND: Final = "INDEXED BY job_blocked WHERE state = 'ready' AND blocked_on IS NOT NULL"
 _NEXT_KEY: Final = f"SELECT min(blocked_on) FROM job {_BEHIND} AND blocked_on > ?"
+_NEXT_HELD: Final = "SELECT min(key) FROM hold WHERE key > ?"
+_NEXT_PACED: Final = "SELECT min(key) FROM limit_key WHERE key > ?"
 _NEXT_LANE: Final = f"SELECT min(lane) FROM job {_BEHIND} AND blocked_on = ? AND lane > ?"
 _FIRST: Final = f"""SELECT number, options FROM job {_BEHIND} AND blocked_on = ? AND lane = ?
     ORDER BY priority DESC, rank, number LIMIT 1"""
@@ -241,6 +243,21 @@ def limit_key(tx: Snapshot, key: str) -> KeyView:
         tx.now,
         waits=_is_waited_for(tx, key),
     )
+
+
+def limit_keys(
+    tx: Snapshot, after: str = "", most: int = 25, waited_for: bool = False
+) -> list[str]:
+    """The first so many keys after one that the store knows something of."""
+    looks = [_NEXT_KEY] if waited_for else [_NEXT_KEY, _NEXT_HELD, _NEXT_PACED]
+    found: list[str] = []
+    while len(found) < most:
+        next_keys = [tx.execute(look, (after,)).fetchone()[0] for look in looks]
+        after = min((key for key in next_keys if key is not None), default="")
+        if not after:
+            break
+        found.append(after)
+    return found
 
 
 def _json(values: Iterable[str]) -> str:

@@ -181,6 +181,7 @@ class SqliteStore:
     remove_limit = _writes(limits.remove_limit)
     limit_rules = _reads(limits.limit_rules)
     limit_key = _reads(limits.limit_key)
+    limit_keys = _reads(limits.limit_keys)
     open_limits = _writes(limits.open_limits)
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:

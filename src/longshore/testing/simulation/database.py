@@ -42,6 +42,7 @@ READS: Final = frozenset(
     | {
         "limit_rules",
         "limit_key",
+        "limit_keys",
         "actor",
         "actors",
         "turns",
