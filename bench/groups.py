@@ -6,6 +6,9 @@
   small graph and a large one. The small one on two dispatchers.
 - A chain: from the recorded end of a job to the start of the next, beside one commit and two hops.
 - The submit of a large group, in turn with `submit_many` of the same jobs.
+
+Beside other graphs (`measure_peers`):
+
 - Ray and Dask, which keep nothing on disk, on the small graph.
 - DBOS and Celery, which have no graphs of jobs that are submitted as one, on the nearest that they
   have: layer after layer, without the edges between single jobs.
@@ -91,21 +94,23 @@ class Groups(Struct, frozen=True):
     two_of_one: Ratio
     chains: list[Chain]
     submits: list[Submit]
-    peers: list[GraphPeer]
 
 
-def measure(stage: Stage, names: Sequence[str] = ()) -> Groups:
-    """All of it."""
+def measure(stage: Stage) -> Groups:
+    """All but the others."""
     graphs, chains, submits = [], [], []
     for store in STORES:
         with stage.fresh(store) as url, fleet(url, stage.folder) as ours:
             graphs += list(_graphs(stage, store, ours))
             chains.append(_chain(stage, store, ours))
             submits.append(_submit(stage, store, ours))
-    two_of_one = _two_of_one(stage)
+    return Groups(graphs, _two_of_one(stage), chains, submits)
+
+
+def measure_peers(stage: Stage, names: Sequence[str] = ()) -> list[GraphPeer]:
+    """The small graph beside the others, or beside those of these names."""
     wanted = [name for name in (*PEERS, *NEAREST) if not names or name in names]
-    peers = [_beside(stage, name) for name in wanted]
-    return Groups(graphs, two_of_one, chains, submits, peers)
+    return [_beside(stage, name) for name in wanted]
 
 
 def _graphs(stage: Stage, store: str, ours: Fleet) -> Iterator[Graph]:

@@ -248,7 +248,15 @@ def _groups(results: Results) -> Iterator[str]:
         )
         for one in groups.submits
     ]
-    for peer in groups.peers:
+    yield from table(["store", "what", "measured", "beside", "ratio"], rows)
+
+
+def _graph(results: Results) -> Iterator[str]:
+    if not results.graph:
+        return
+    yield from ["", "## The small graph beside others"]
+    rows: list[Sequence[object]] = []
+    for peer in results.graph:
         nearest = f" ({peer.nearest})" if peer.nearest else ""
         name = f"the small graph, nodes/s, beside {peer.name} {peer.version}{nearest}"
         if peer.ratio is None:
@@ -475,6 +483,7 @@ _PARTS = (
     _plain,
     _programs,
     _groups,
+    _graph,
     _actors,
     _asks,
     _http,

@@ -13,7 +13,7 @@ from bench.containers import Containers
 from bench.cost import Cost
 from bench.filesets import Filesets
 from bench.flatness import Flatness
-from bench.groups import Groups
+from bench.groups import GraphPeer, Groups
 from bench.http import Http
 from bench.latency import Latency
 from bench.limit import Limit
@@ -35,6 +35,7 @@ class Results(Struct):
         "plain",
         "programs",
         "groups",
+        "graph",
         "actors",
         "asks",
         "http",
@@ -56,6 +57,7 @@ class Results(Struct):
     plain: Plain | None = None
     programs: Programs | None = None
     groups: Groups | None = None
+    graph: list[GraphPeer] | None = None
     actors: Actors | None = None
     asks: list[Ask] | None = None
     http: Http | None = None

@@ -5,6 +5,7 @@ make bench BENCH=--docs                                     the same, into docs/
 .venv/bin/python bench/run.py --quick                       to try it
 .venv/bin/python bench/run.py --only throughput,peers --peers pgqueuer
 .venv/bin/python bench/run.py --only plain                  plain functions alone
+.venv/bin/python bench/run.py --only graph --peers ray,dask  the small graph beside these alone
 .venv/bin/python bench/run.py --only actors --full          a million sleeping actors
 .venv/bin/python bench/run.py --only actors --sleepers 1000000  as many, and else the usual sizes
 .venv/bin/python bench/run.py --only asks                   an ask at idle, a minute

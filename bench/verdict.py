@@ -42,7 +42,7 @@ class Verdict(Struct, frozen=True):
 
 def verdicts(results: Results) -> list[Verdict]:
     """Every level that this run can say something of."""
-    jobs = (_peers, _limit, _sqlite, _plain, _programs, _containers, _filesets, _groups)
+    jobs = (_peers, _limit, _sqlite, _plain, _programs, _containers, _filesets, _groups, _graph)
     actors = (_actors, _asks, _actor_costs, _actor_peers)
     parts = (*jobs, *actors, _http, _latency, _flatness, _memory, _idle)
     return [verdict for part in parts for verdict in part(results)]
@@ -208,7 +208,10 @@ def _groups(results: Results) -> Iterator[Verdict]:
         yield _at_least(f"{name}, of the same group without edges", 0.6, graph.of_edgeless)
     yield _at_least("groups: two dispatchers on one group, of one", 0.95, groups.two_of_one)
     yield from _group_times(groups)
-    for peer in groups.peers:
+
+
+def _graph(results: Results) -> Iterator[Verdict]:
+    for peer in results.graph or ():
         if peer.ratio and not peer.nearest:
             yield _at_least(f"groups: nodes/s on PostgreSQL, in {peer.name}'s", 5, peer.ratio)
 

@@ -86,14 +86,21 @@ class Profile:
 
 def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:
     """The free slots in the order to fill them: most free first, then fewest given."""
+    return [free[index].slot for index in workers_in_order(free, most)]
+
+
+def workers_in_order(free: Sequence[FreeWorker], most: int) -> list[int]:
+    """The places of the workers whose slots `slots_in_order` has, slot by slot."""
     heap = [(-one.free, one.given, index) for index, one in enumerate(free)]
     heapify(heap)
-    slots: list[SessionKey] = []
-    while len(slots) < most and heap and heap[0][0] < 0:
+    order: list[int] = []
+    for _ in range(most if heap else 0):
         left, given, index = heap[0]
-        slots.append(free[index].slot)
+        if left >= 0:
+            break
+        order.append(index)
         heapreplace(heap, (left + 1, given + 1, index))
-    return slots
+    return order
 
 
 def kept_slots(last: Sequence[UUID | None], slots: Sequence[SessionKey]) -> list[SessionKey]:

@@ -66,6 +66,7 @@ def test_never_more_slots_than_free_slots_or_than_wanted() -> None:
     workers = [free(A, 2, 0), free(B, 0, 0)]
     assert len(slots_in_order(workers, 10)) == 2
     assert len(slots_in_order(workers, 1)) == 1
+    assert slots_in_order([free(A, -1, 0)], 2) == slots_in_order([], 2) == []
 
 
 def test_a_profile_wants_only_lanes_of_the_pool() -> None:

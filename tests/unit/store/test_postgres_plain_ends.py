@@ -123,6 +123,22 @@ async def test_ends_that_earlier_ones_waited_for_start_what_depends_on_both(
     assert (len(second.dependents), second.ready) == (2 * width, {})
 
 
+async def test_ends_on_which_nothing_depends_ask_for_no_slots_later(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the last jobs of each group would make all later batches send more slots."""
+    group = await running(scene, {"a": "", "b": "", "c": "", "d": "b c"})
+    slot = await scene.attend()
+    in_one_statement(scene, monkeypatch)
+    assert isinstance(scene.store, PostgresStore)
+    await ending(scene, group, "a", "b", on=slot)
+    assert scene.store._pump._owed == 1, "b may still let something start, and a may not"
+    [last] = (await ending(scene, group, "c", on=slot)).dependents
+    group.running["d"] = last
+    await ending(scene, group, "d", on=slot)
+    assert scene.store._pump._owed == 1, "nothing depends on d, which ended alone"
+
+
 async def test_what_may_not_start_at_once_is_left_to_settle_and_the_rest_starts(
     scene: Scene,
 ) -> None:

@@ -172,6 +172,7 @@ class PlainEnd:
         group, is_last, is_noted, place, lane, urgency, rank, id, number, token, *more = row
         if group is not None:
             done.ended_groups, done.noted = True, int(is_noted)
+            done.awaited = int(not is_last)
             if is_last or is_noted:
                 done.groups.add(group)
         if id is None:

@@ -41,7 +41,7 @@ from uuid import UUID
 
 import asyncpg
 
-from longshore.core.placement import slots_in_order
+from longshore.core.placement import workers_in_order
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.group import NOT_RUN, Condition, GroupState
@@ -196,7 +196,8 @@ tallied AS (
     ) AS m
     CROSS JOIN LATERAL (VALUES (m.was, -1), (m.state, 1)) AS s (state, sign)
 )
-SELECT group_id, array_agg(place) AS places, bool_or(cardinality(children) = 0) AS has_last,
+SELECT group_id, array_agg(place) AS places,
+    count(*) FILTER (WHERE cardinality(children) = 0) AS last,
     (SELECT count(*) FROM noted) AS noted, {", ".join(["NULL"] * 15)}
 FROM ended GROUP BY group_id
 UNION ALL
@@ -209,8 +210,8 @@ FROM woken
 After the columns of `succeeded`: lanes and for each the offer that it has slots of; for each offer
 the place before its first slot, and the place of the last; for each slot the place of its session;
 workers and sessions, the dispatcher, the margin of an attempt's expiry, and how many bytes may
-start. For each group it answers the places of the ends, whether nothing depends on one of these,
-and how many ends `settle` has to take up; then it answers the jobs that it started or made ready.
+start. For each group it answers the places of the ends, on how many of these nothing depends, and
+how many ends `settle` has to take up; then it answers the jobs that it started or made ready.
 """
 
 
@@ -234,6 +235,8 @@ class EndedAlone:
         """The groups that may be over, or have more to settle."""
         self.ended_groups = False
         """Whether some of the ended jobs are of groups."""
+        self.awaited = 0
+        """How many of the ended jobs others depend on."""
         self.noted = 0
         """How many ends have more to do than to start what depends on them."""
 
@@ -244,7 +247,7 @@ class EndedAlone:
         """
         if not self.ended_groups:
             return 0
-        return max(0, min(MOST_OWED, owed + len(self.answers) - len(self.dependents)))
+        return max(0, min(MOST_OWED, owed + self.awaited - len(self.dependents)))
 
     def end(self, place: int, end: End, was: int, state: JobState) -> None:
         """The end in this place was recorded."""
@@ -279,8 +282,13 @@ class PlainEnds:
         for number, some in enumerate(starts.offered, 1):
             for lane in some.lanes:
                 offers.setdefault(lane, number)
-            slots = slots_in_order(some.workers, most)
-            places += [known.setdefault(slot, len(known) + 1) for slot in slots]
+            order = workers_in_order(some.workers, most)
+            # Of the few workers, not of the many slots: to hash a session takes long.
+            at = {
+                index: known.setdefault(some.workers[index].slot, len(known) + 1)
+                for index in dict.fromkeys(order)
+            }
+            places += map(at.__getitem__, order)
             bounds.append(len(places))
         return [
             *success_columns(self._ends),
@@ -307,7 +315,8 @@ class PlainEnds:
                 done.succeed(place - 1, self._ends[place - 1])
             if (group := row["group_id"]) is not None:
                 done.ended_groups, done.noted = True, row["noted"]
-                if row["has_last"] or done.noted:
+                done.awaited += len(places) - row["last"]
+                if row["last"] or done.noted:
                     done.groups.add(group)
         self._wake(sorted(woken, key=_order), done, cursors)
         return done
