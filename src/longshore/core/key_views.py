@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from longshore.core.gcra import Wait, pass_units
 from longshore.core.key_limits import bounds_of, rule_for
 from longshore.model.limits import JobLimit, KeyView, LimitRule
@@ -28,8 +30,9 @@ def key_view(
     now: int,
     *,
     waits: bool,
+    is_wanted: bool = False,
 ) -> KeyView:
-    """A key as it is shown."""
+    """A key as it is shown. Jobs wait behind it, or `is_wanted` by those of its lanes."""
     rules = list(rules)
     bounds = bounds_of(limit, rules)
     next_s = None
@@ -41,7 +44,15 @@ def key_view(
     full_s = None
     if bounds.concurrency is not None and len(holders) >= bounds.concurrency:
         full_s = max(0.0, (now - _full_at(limit.key, rules, holders)) / 1e6)
-    return KeyView(limit.key, *bounds, len(holders), shown, waits, next_s, full_s)
+    view = KeyView(limit.key, *bounds, len(holders), shown, waits, next_s, full_s)
+    return replace(view, is_waited_for=waits or (is_wanted and is_full(view)))
+
+
+def is_full(view: KeyView) -> bool:
+    """Whether a key lets nothing more begin now."""
+    if view.concurrency is not None and view.held >= view.concurrency:
+        return True
+    return view.rate is not None and view.next_s != 0
 
 
 def _full_at(key: str, rules: Iterable[LimitRule], holders: Sequence[Holder]) -> int:
