@@ -40,7 +40,12 @@ class PostgresLimits(PostgresKeeper):
         """Changes a rule. One for kinds or queues waits for what starts jobs at this moment."""
         if not is_of_lanes(pattern):
             return await self._keeping.fetch(statement, *values)
-        rows = await self._keeping.run(lambda tx: tx.fetch(statement, *values), sql.LOCK_GATE)
+
+        async def work(tx: Transaction) -> list[asyncpg.Record]:
+            await tx.fetch(sql.TELL_NEWS)
+            return await tx.fetch(statement, *values)
+
+        rows = await self._keeping.run(work, sql.LOCK_GATE)
         self._sender.tell(Hint.WORK)
         return rows
 

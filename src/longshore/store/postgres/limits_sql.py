@@ -228,3 +228,5 @@ LOCK_GATE: Final = """
 SET LOCAL lock_timeout = '2s'; LOCK TABLE longshore.limit_gate IN EXCLUSIVE MODE
 """
 """Waits for all transactions that start jobs, and holds up others so long (see `start_rules`)."""
+TELL_NEWS: Final = "SELECT nextval('longshore.tally_number')"
+"""The next number of the tally is news for processes that cannot listen (see `hints`)."""
