@@ -78,3 +78,17 @@ async def test_without_such_rules_nothing_takes_a_statement_more(
     texts.clear()
     await scene.pump([done(one) for one in first.claimed], claims=[a_claim([slot] * 2)])
     assert len(texts) == 2
+
+
+async def test_a_lane_that_was_forgotten_keeps_to_its_rule(
+    scene: Scene, outside: Connection
+) -> None:
+    """It may be, at the moment when its job comes. Then its jobs name it."""
+    slot = await scene.attend()
+    await scene.store.set_limit(LimitRule("kind=work", 1))
+    await scene.accepted(a_job(), a_job())
+    [one] = await scene.claim(slot, most=2)
+    await outside.execute("DELETE FROM longshore.lane")
+    assert await scene.claim(slot, most=2) == []
+    await scene.finish(done(one))
+    assert len(await scene.claim(slot, most=2)) == 1

@@ -75,15 +75,19 @@ WHERE j.state IN ({OWNED}) AND (j.kind = ANY ($1::text[]) OR j.queue = ANY ($2::
 """
 
 LaneKeys = Mapping[int, Sequence[str]]
-"""The lanes that rules limit, each with the keys that its jobs count for."""
+"""Lanes, each with those of its keys that rules limit."""
 
 
-async def lanes_under_rules(
+async def named_lanes(
     tx: Transaction, lanes: Iterable[int], rules: Collection[LimitRule]
 ) -> LaneKeys:
-    """Those of these lanes that rules limit."""
+    """The keys of these lanes that rules limit, of some none.
+
+    It leaves out lanes of which neither a row nor a ready job tells the name.
+    """
     rules = rules_only(rules)
-    return _ruled(await tx.fetch(_LANES, list(lanes)), rules) if rules else {}
+    rows = await tx.fetch(_LANES, list(lanes))
+    return {row["lane"]: lane_keys(row["queue"], row["kind"], rules) for row in rows}
 
 
 async def ready_lanes(

@@ -49,7 +49,7 @@ from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.cursors import ClaimCursors, whole_lane
 from longshore.store.postgres.lane_rules import (
     LaneKeys,
-    lanes_under_rules,
+    named_lanes,
     others,
     ready_lanes,
 )
@@ -105,7 +105,7 @@ class LimitedClaim:
         self._lane_keys: LaneKeys = {}
         self._closed: set[int] = set()
         self._passed_over: set[int] = set()
-        """Lanes whose keys another transaction has."""
+        """Lanes whose keys another transaction has, and those that have no job."""
         self._decided: tuple[Starts, int] | None = None
         self._asked: set[str] = set()
         self._mine: set[str] = set()
@@ -146,7 +146,9 @@ class LimitedClaim:
     async def _look_at_lanes(self, lanes: Sequence[int]) -> None:
         """Finds the lanes that rules limit, and closes those in which nothing may begin now."""
         rules = rules_of(await self._tx.fetch(sql.RULES))
-        self._lane_keys = await lanes_under_rules(self._tx, lanes, rules)
+        self._lane_keys = await named_lanes(self._tx, lanes, rules)
+        # A lane that nothing names may get its first job now, and then there is a rule for it.
+        self._passed_over.update(set(lanes).difference(self._lane_keys))
         decide, now = await self._decide({key for of in self._lane_keys.values() for key in of})
         for lane, keys in self._lane_keys.items():
             if not self._mine.issuperset(keys):
