@@ -35,3 +35,23 @@ def test_a_dispatcher_that_is_killed_at_the_limit_leaves_it_as_it_was(
     found = fleet.client(again).group_handle(group.handle.id)
     assert found.wait(60) is GroupState.SUCCEEDED
     assert len(lines(started)) == 6, "each ran once"
+
+
+def test_a_rule_for_a_kind_holds_for_a_backlog_that_names_no_key(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    dispatcher = fleet.dispatcher()
+    fleet.worker(dispatcher)
+    connect = ("--connect", dispatcher.facts["frontend"])
+    started, until = tmp_path / "started", tmp_path / "until"
+    run("limits", "set", "kind=hold", "--concurrency", "1", *connect)
+    with fleet.client(dispatcher).group("hold") as group:
+        jobs = [group.add(harbour.hold.call(str(started), str(until))) for _ in range(3)]
+    await_true(lambda: len(lines(started)) == 1, "one started")
+    assert "kind=hold is at 1 of 1" in " ".join(job.handle.why() for job in jobs)
+    run("limits", "set", "kind=hold", "--concurrency", "2", *connect)
+    await_true(lambda: len(lines(started)) == 2, "two started")
+    run("limits", "rm", "kind=hold", *connect)
+    await_true(lambda: len(lines(started)) == 3, "all started")
+    until.touch()
+    assert group.handle.wait(60) is GroupState.SUCCEEDED

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from longshore.core.gcra import Wait, pass_units
 from longshore.core.key_limits import bounds_of, rule_for
 from longshore.model.limits import JobLimit, KeyView, LimitRule
@@ -32,8 +34,9 @@ def key_view(
     now: int,
     *,
     waits: bool,
+    is_wanted: bool = False,
 ) -> KeyView:
-    """A key as it is shown."""
+    """A key as it is shown. Jobs wait behind it, or `is_wanted` by those of its lanes."""
     rules = list(rules)
     bounds = bounds_of(limit, rules)
     next_s = next_at = None
@@ -47,7 +50,16 @@ def key_view(
     if bounds.concurrency is not None and len(holders) >= bounds.concurrency:
         began = _full_at(limit.key, rules, holders)
         full_s, full_at = max(0.0, (now - began) / 1e6), _moment(began)
-    return KeyView(limit.key, *bounds, len(holders), shown, waits, next_s, full_s, next_at, full_at)
+    times = next_s, full_s, next_at, full_at
+    view = KeyView(limit.key, *bounds, len(holders), shown, waits, *times)
+    return replace(view, is_waited_for=waits or (is_wanted and is_full(view)))
+
+
+def is_full(view: KeyView) -> bool:
+    """Whether a key lets nothing more begin now."""
+    if view.concurrency is not None and view.held >= view.concurrency:
+        return True
+    return view.rate is not None and view.next_s != 0
 
 
 def _moment(micros: int) -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from longshore.core.turns import is_turn_kind
@@ -104,21 +104,30 @@ class LaneEstimates:
         """A claim goes out, based on the estimates as they are now."""
         self._sent_at_mark = self._marks
 
-    def claimed(self, claims: Sequence[Claim], taken: Mapping[int, int]) -> None:
+    def claimed(
+        self,
+        claims: Sequence[Claim],
+        taken: Mapping[int, int],
+        closed: Collection[int] = frozenset(),
+    ) -> None:
         """A claim took so many jobs. Lanes that gave less than it wanted are empty.
 
-        A lane whose estimate rose since the claim went out stays.
+        So are those that are `closed`: who makes room for their jobs says so. A lane whose estimate
+        rose since the claim went out stays.
         """
         for lane in self._ready.keys() & taken.keys():
             self._ready[lane] -= taken[lane]
         empty = {lane for lane in taken if self._ready.get(lane, 0) <= 0}
         for claim in claims:
             if sum(taken.get(lane, 0) for lane in claim.lanes) < len(claim.slots):
-                empty.update(
-                    lane for lane in claim.lanes if self._marked.get(lane, 0) <= self._sent_at_mark
-                )
+                empty.update(filter(self._is_as_sent, claim.lanes))
+        empty.update(filter(self._is_as_sent, closed))
         for lane in empty & self._ready.keys():
             del self._ready[lane]
+
+    def _is_as_sent(self, lane: int) -> bool:
+        """Whether the estimate of a lane has not risen since the last claim went out."""
+        return self._marked.get(lane, 0) <= self._sent_at_mark
 
     def ready(self, lanes: set[int]) -> dict[int, float]:
         """Which of these lanes may hold ready jobs, and how many."""

@@ -9,6 +9,9 @@ one slot: so nothing is ever above, even if two claims should count at the same 
 A slot is held by an attempt, that is by a job and its token. It is free once the job has left that
 attempt: whatever ended it, nobody has to give anything back, and no slot can leak.
 
+Keys of kinds and queues that have a rule count all that runs in their lanes (see `lane_rules`), and
+not only the attempts that have a slot: `others` says how many have none.
+
 A job that may not start is put behind the first of its keys that has no room, out of the way of
 claims. When room comes, as many of those behind a key go back before claims as may start, in order.
 """
@@ -33,6 +36,13 @@ class KeyState:
 
     slots: set[int] = field(default_factory=set)
     even_at: int = 0
+    others: int = 0
+    """How many attempts count for it besides, without a slot."""
+
+    @property
+    def running(self) -> int:
+        """How many attempts count for it."""
+        return len(self.slots) + self.others
 
 
 class Start(NamedTuple):
@@ -45,6 +55,12 @@ class Behind(NamedTuple):
     """It waits behind a key; `until` is when its rate has room, None if nobody knows."""
 
     key: str
+    until: int | None = None
+
+
+class Closed(NamedTuple):
+    """A key lets no job begin that takes one unit; `until` is when its rate has room, if that."""
+
     until: int | None = None
 
 
@@ -67,25 +83,31 @@ class Starts:
         self.passed: dict[str, int] = {}
         """For each key with a rate of which units began, the time to keep."""
 
-    def of(self, limits: Iterable[JobLimit]) -> Start | Behind | NotNow:
-        """What becomes of a job with these limits."""
+    def of(
+        self, limits: Sequence[JobLimit], of_lane: Sequence[str] = ()
+    ) -> Start | Behind | NotNow:
+        """What becomes of a job with these limits, in a lane that counts for these keys too."""
         slots: list[tuple[str, int]] = []
         passed: dict[str, int] = {}
-        for limit in limits:
+        named = {limit.key for limit in limits} if of_lane else set()
+        implied = [JobLimit(key) for key in of_lane if key not in named]
+        for limit in (*implied, *limits):
             state = self._keys.get(limit.key)
             if state is None:
                 return NOT_NOW
             bounds = self._bounds_of(limit)
-            if bounds.concurrency is not None and len(state.slots) >= bounds.concurrency:
+            if bounds.concurrency is not None and state.running >= bounds.concurrency:
                 return Behind(limit.key)
-            slots.append((limit.key, self._first_free(limit.key, state.slots)))
             if bounds.rate is not None:
                 found = pass_units(bounds.rate, limit.units, state.even_at, self._now)
                 if not isinstance(found, Passed):
                     return Behind(limit.key, found.until)
                 passed[limit.key] = found.even_at
-        for key, slot in slots:
-            self._keys[key].slots.add(slot)
+        for limit in limits:
+            slots.append((limit.key, self._first_free(limit.key)))
+            self._keys[limit.key].slots.add(slots[-1][1])
+        for limit in implied:
+            self._keys[limit.key].others += 1
         for key, even_at in passed.items():
             self._keys[key].even_at = even_at
         self.passed |= passed
@@ -96,10 +118,15 @@ class Starts:
         state, bounds = self._keys[limit.key], self._bounds_of(limit)
         most = MOST_WOKEN
         if bounds.concurrency is not None:
-            most = min(most, bounds.concurrency - len(state.slots))
+            most = min(most, bounds.concurrency - state.running)
         if bounds.rate is not None:
             most = min(most, free_units(bounds.rate, state.even_at, self._now) // limit.units)
         return max(0, most)
+
+    def closed(self, keys: Iterable[str]) -> Closed | None:
+        """Whether one of these keys lets no job begin that takes one unit; None if all let one."""
+        full = (one for key in keys if not self.room(one := JobLimit(key)))
+        return next((Closed(self.until(one)) for one in full), None)
 
     def until(self, limit: JobLimit) -> int | None:
         """When the rate of its key lets such a job begin; None if it has none, or it may now."""
@@ -109,10 +136,10 @@ class Starts:
         found = pass_units(bounds.rate, limit.units, state.even_at, self._now)
         return None if isinstance(found, Passed) else found.until
 
-    def _first_free(self, key: str, slots: set[int]) -> int:
+    def _first_free(self, key: str) -> int:
         """The lowest number that no slot has. Slots only become fewer while this decides."""
         number = self._free_from.get(key, 1)
-        while number in slots:
+        while number in self._keys[key].slots:
             number += 1
         self._free_from[key] = number
         return number

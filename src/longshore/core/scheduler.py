@@ -235,7 +235,7 @@ class Scheduler:
         need.
         """
         self.add_lanes(_sent_lanes(batch, result))
-        self.lanes.claimed(batch.claims, result.taken)
+        self.lanes.claimed(batch.claims, result.taken, result.closed)
         self.lanes.mark_ready({*result.contested, *result.barred})
         self._barred.update(result.barred)
         ready = result.ready_by_ends

@@ -7,9 +7,12 @@ from typing import Final, assert_never
 from msgspec import structs
 
 from longshore.core.key_limits import MOST_RULES, why_no_key, why_no_rule
+from longshore.core.key_views import is_full
+from longshore.core.lane_rules import is_of_lanes, lane_keys
 from longshore.core.why import Facts
 from longshore.dispatcher.runtime_protocol import Runtime
 from longshore.errors import InvalidInput, NotFound, WrongState
+from longshore.model.group import NOT_RUN
 from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView, LimitRule
 from longshore.ports import Store
@@ -42,7 +45,7 @@ class LimitService:
                 "a pattern that ends with *"
             )
         await self._store.set_limit(rule)
-        self._runtime.limits_changed()
+        self._changed(rule.pattern)
 
     async def remove(self, request: m.RemoveLimit) -> None:
         """Removes a rule: what jobs bring, or another rule, holds from then on."""
@@ -51,7 +54,12 @@ class LimitService:
                 f"there is no rule for '{request.pattern}'; `longshore limits` lists those there "
                 "are"
             )
+        self._changed(request.pattern)
+
+    def _changed(self, pattern: str) -> None:
         self._runtime.limits_changed()
+        if is_of_lanes(pattern):
+            self._runtime.jobs_appeared()
 
     async def rules(self) -> tuple[LimitRule, ...]:
         """Every rule, by pattern."""
@@ -72,17 +80,12 @@ class LimitService:
     async def explain(self, job: Job) -> Facts:
         """What `why` must know of a job; of one that waits also its keys that have no room."""
         facts = await self._store.explain(job)
-        if job.state is not JobState.READY or not job.options.limits:
+        if job.state is not JobState.READY or job.kind in NOT_RUN:
             return facts
-        views = [await self._store.limit_key(limit.key) for limit in job.options.limits]
+        of_lane = lane_keys(job.queue, job.kind, await self._store.limit_rules())
+        keys = dict.fromkeys((*of_lane, *(limit.key for limit in job.options.limits)))
+        views = [await self._store.limit_key(key) for key in keys]
         return structs.replace(facts, full_keys=tuple(filter(is_full, views)))
-
-
-def is_full(view: KeyView) -> bool:
-    """Whether a key lets nothing more begin now."""
-    if view.concurrency is not None and view.held >= view.concurrency:
-        return True
-    return view.rate is not None and view.next_s != 0
 
 
 async def perform_for_limits(service: LimitService, request: m.LimitRequest) -> object:

@@ -116,7 +116,7 @@ LIMIT_ROUTES: Final = (
         path="/dispatcher/limits/{pattern}",
         id="set_limit",
         needs=Right.ADMIN,
-        summary="Set the rule for the keys that match a pattern, such as tenant=*.",
+        summary="Set the rule for the keys that match a pattern, such as tenant=* or queue=mail.",
         do=set_limit,
         body=NewLimit,
         answers={200: LimitRule},

@@ -65,7 +65,8 @@ class BatchResult(Struct, frozen=True):
     - `turns`: the new turns of actors that started on slots of `for_dependents`;
     - `stopping`: running jobs that submits have had cancelled;
     - `limits_open_s`: in how many seconds the rate of a key lets the first job begin of those that
-      claims put behind it (`open_limits`).
+      claims put behind it (`open_limits`), or that it keeps from all jobs of a lane;
+    - `closed`: lanes of claims whose kind or queue has no room now, by a rule for it.
     """
 
     finished: list[Finished] = []
@@ -86,3 +87,4 @@ class BatchResult(Struct, frozen=True):
     turns: list[Attempt] = []
     limits_open_s: float | None = None
     stopping: list[UUID] = []
+    closed: frozenset[int] = frozenset()

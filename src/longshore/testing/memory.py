@@ -128,7 +128,7 @@ class MemoryStore(
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
         room = batch.max_bytes - sum(len(one.args) for one in dependents)
-        self._open_at = None
+        self._open_at, self._closed = None, set()
         claimed, left, barred = self._claim_all(dispatcher, batch, room)
         claimed = self._filled(claimed)
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended), *self._crowd_hints())
@@ -152,6 +152,7 @@ class MemoryStore(
             turns=turns,
             limits_open_s=self._seconds_to(self._open_at),
             stopping=self._stopping,
+            closed=frozenset(self._closed),
         )
 
     def _start_turns(self, dispatcher: UUID, offers: SlotOffers) -> list[Attempt]:
@@ -181,7 +182,7 @@ class MemoryStore(
     def _start_on(
         self, dispatcher: UUID, offers: SlotOffers, woken: Sequence[JobRow]
     ) -> list[Attempt]:
-        rows = [row for row in woken if not (self._held_back(row) or row.job.options.limits)]
+        rows = [row for row in woken if not (self._held_back(row) or self._is_limited(row))]
         jobs = [
             Woken(
                 row.order,
@@ -253,7 +254,7 @@ class MemoryStore(
         self._last_number += 1
         self._jobs[job.id] = row
         if row.state is JobState.READY:
-            if slot is None or self._held_back(row) or job.options.limits:
+            if slot is None or self._held_back(row) or self._is_limited(row):
                 ready[row.lane.hash] += 1
             else:
                 started.append(self._start(row, slot))
@@ -296,7 +297,7 @@ class MemoryStore(
             first = nsmallest(len(slots), servable, key=lambda row: row.order)
         free = before_barred(first, claim.ahead, lambda row: (row.lane.hash, row.job.crashes))
         if claim.ahead is not None:
-            free = [*takewhile(lambda row: not row.job.options.limits, free)]
+            free = [*takewhile(lambda row: not self._is_limited(row), free)]
         best = first_bytes(free, lambda row: len(row.job.args), room)
         if claim.keeps:
             slots = kept_slots([last_worker(one.job.options, one.job.args) for one in best], slots)

@@ -9,6 +9,7 @@ from datetime import datetime
 from msgspec import structs
 
 from longshore.core.key_views import Holder, key_view
+from longshore.core.lane_rules import lane_keys
 from longshore.core.lifecycle import OWNED
 from longshore.core.limited_starts import KeyState, Start, Starts, soonest
 from longshore.model.ends import End
@@ -23,6 +24,7 @@ class MemoryLimits(MemoryReads):
     """The verbs about limits, and what claims ask."""
 
     _open_at: int | None = None
+    _closed: set[int]
 
     async def set_limit(self, rule: LimitRule) -> None:
         self._now = self._utc()
@@ -64,12 +66,12 @@ class MemoryLimits(MemoryReads):
     def _opened(self, now: datetime) -> tuple[Counter[int], int | None]:
         """The ready jobs with limits that may start now, by lane, and when the next one may."""
         rows = self._where(lambda row: row.state is JobState.READY and not row.is_expired(now))
-        ready = [row for row in rows if row.job.options.limits]
+        ready = [row for row in rows if self._is_limited(row)]
         decide = self._limited_starts(ready, now)
         lanes: Counter[int] = Counter()
         times: list[int | None] = []
         for row in sorted(ready, key=lambda row: row.order):
-            found = decide.of(row.job.options.limits)
+            found = decide.of(row.job.options.limits, self._lane_keys(row))
             if isinstance(found, Start):
                 lanes[row.lane.hash] += 1
             else:
@@ -79,15 +81,17 @@ class MemoryLimits(MemoryReads):
     def _startable(self, rows: Iterable[JobRow], most: int) -> list[JobRow]:
         """The first of these jobs, in order, that limits let start; it counts them as started."""
         rows = sorted(rows, key=lambda row: row.order)
-        limited = [row for row in rows if row.job.options.limits]
+        limited = [row for row in rows if self._is_limited(row)]
         decide = self._limited_starts(limited, self._now) if limited else None
         found: list[JobRow] = []
         for row in rows:
             if len(found) == most:
                 break
-            if decide is not None and row.job.options.limits:
-                answer = decide.of(row.job.options.limits)
+            if decide is not None and self._is_limited(row):
+                answer = decide.of(row.job.options.limits, self._lane_keys(row))
                 if not isinstance(answer, Start):
+                    if decide.closed(self._lane_keys(row)):
+                        self._closed.add(row.lane.hash)
                     self._open_at = soonest([self._open_at, getattr(answer, "until", None)])
                     continue
             found.append(row)
@@ -97,13 +101,21 @@ class MemoryLimits(MemoryReads):
 
     def _limits_of(self, end: End) -> bool:
         row = self._jobs.get(end.job)
-        return row is not None and bool(row.job.options.limits)
+        return row is not None and self._is_limited(row)
+
+    def _is_limited(self, row: JobRow) -> bool:
+        """Whether only a claim that asks for limits may start this job."""
+        return bool(row.job.options.limits or self._lane_keys(row))
+
+    def _lane_keys(self, row: JobRow) -> tuple[str, ...]:
+        return lane_keys(row.job.queue, row.job.kind, self._limit_rules.values())
 
     def _seconds_to(self, at: int | None) -> float | None:
         return None if at is None else (at - micros(self._now)) / 1e6
 
     def _limited_starts(self, rows: Sequence[JobRow], now: datetime) -> Starts:
         keys = {limit.key for row in rows for limit in row.job.options.limits}
+        keys |= {key for row in rows for key in self._lane_keys(row)}
         states = {
             key: KeyState(set(range(1, len(self._holders(key)) + 1)), self._even_at.get(key, 0))
             for key in keys
@@ -112,22 +124,28 @@ class MemoryLimits(MemoryReads):
 
     def _holders(self, key: str) -> list[JobRow]:
         """The jobs that hold a slot of a key."""
-        rows = self._where(lambda row: row.state in OWNED and _has(row, key))
+        rows = self._where(lambda row: row.state in OWNED and self._has_key(row, key))
         return sorted(rows, key=lambda row: row.job.number)
+
+    def _has_key(self, row: JobRow, key: str) -> bool:
+        """Whether a job counts for a key: it names it, or it is in a lane of it that has a rule."""
+        return any(limit.key == key for limit in row.job.options.limits) or (
+            key in self._lane_keys(row)
+        )
 
     def _behind(self, now: datetime, keys: Collection[str]) -> list[JobRow]:
         """The ready jobs of these keys that may not start now."""
         rows = self._where(
-            lambda row: row.state is JobState.READY and any(_has(row, key) for key in keys)
+            lambda row: row.state is JobState.READY and any(self._has_key(row, key) for key in keys)
         )
         rows = sorted(rows, key=lambda row: row.order)
         decide = self._limited_starts(rows, now)
-        return [row for row in rows if not isinstance(decide.of(row.job.options.limits), Start)]
-
-
-def _has(row: JobRow, key: str) -> bool:
-    return any(limit.key == key for limit in row.job.options.limits)
+        return [
+            row
+            for row in rows
+            if not isinstance(decide.of(row.job.options.limits, self._lane_keys(row)), Start)
+        ]
 
 
 def _limit_of(row: JobRow, key: str) -> JobLimit:
-    return next(limit for limit in row.job.options.limits if limit.key == key)
+    return next((one for one in row.job.options.limits if one.key == key), JobLimit(key))

@@ -1,4 +1,4 @@
-"""How a search finds the newest job that came before a time, over numbers of which many are gone."""
+"""How a search finds the newest job before a time, over numbers of which many are gone."""
 
 from __future__ import annotations
 

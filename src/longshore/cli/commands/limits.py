@@ -23,6 +23,7 @@ _NUMBER = Whole(0, MOST_UNITS)
     epilog=examples(
         "longshore limits",
         "longshore limits set tenant=* --concurrency 5 --rate 100/min --burst 20",
+        "longshore limits set queue=mail --concurrency 10",
         "longshore limits show tenant=acme",
         "longshore limits rm tenant=acme",
     ),
@@ -43,7 +44,8 @@ def limits(context: click.Context, /, action: str, pattern: str | None, **given:
 
     A rule is about a key, such as tenant=acme, or about all keys that begin as its pattern does:
     tenant=* or tenant=ac*. The most specific rule wins. It goes before what jobs bring, and holds
-    at once for jobs that wait.
+    at once for jobs that wait. A rule for kind=NAME or queue=NAME holds for all jobs of that kind
+    or queue, whatever keys they name.
 
     Exits with 3 if there is no rule to remove.
     """

@@ -36,7 +36,7 @@ def claimed_attempt(
     row: asyncpg.Record, workers: Sequence[UUID], sessions: Sequence[int]
 ) -> Attempt:
     """The attempt that a row of `CLAIM` is."""
-    _, _, _, place, _, urgency, _, id, number, token, kind, args, options, *tries = row
+    _, _, _, _, place, _, urgency, _, id, number, token, kind, args, options, *tries = row
     slot = workers[place - 1], sessions[place - 1]
     of_job = id, number, token, kind, args, unpack_options(options)
     begun, failures, crashes, left_s, round, waited_s = tries

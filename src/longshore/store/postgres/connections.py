@@ -126,6 +126,8 @@ class Transaction:
         self.isolate_bad_items = isolate_bad_items
         self._rests_on_found = False
         self._tally: Counter[tuple[int, int]] = Counter()
+        self._written = 0
+        """How many rows it has written to the tally."""
         self._ended: Counter[tuple[UUID, int]] = Counter()
         self._notes: list[tuple[UUID, bool]] = []
         self._woken: set[UUID] = set()
@@ -193,7 +195,15 @@ class Transaction:
     @property
     def tallied(self) -> int:
         """How many rows the tally grows by."""
-        return sum(1 for delta in self._tally.values() if delta)
+        return self._written + sum(1 for delta in self._tally.values() if delta)
+
+    async def write_tally(self) -> None:
+        """Writes what was counted so far, for a statement that reads the tally."""
+        written = [(lane, state, delta) for (lane, state), delta in self._tally.items() if delta]
+        for text in _insert("tally (lane, state, delta)", written):
+            await self.connection.execute(text)
+        self._written += len(written)
+        self._tally.clear()
 
     def ending(self) -> str:
         """The last message of the transaction: the counts travel with the commit."""

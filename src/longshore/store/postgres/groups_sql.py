@@ -162,8 +162,8 @@ WITH counted AS (
 ),
 may AS MATERIALIZED (
     SELECT {MAY_TAKE.format(workers="$8", sessions="$9", dispatcher="$10")} AS slots, ARRAY(
-        SELECT {may_start("i.queue")}
-        FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
+        SELECT {may_start("i.queue", "i.kind")}
+        FROM unnest($11::text[], $13::text[]) WITH ORDINALITY AS i (queue, kind, place)
         ORDER BY i.place
     ) AS queues
 ),

@@ -11,6 +11,11 @@ Theory. A claim that meets a job with limits stops before it, and `LimitedClaim`
 4. What may not start is put behind its key (`blocked_on`), out of the index that claims read. So
    jobs behind a key that is used up cost a claim nothing from then on.
 
+Lanes under rules for kinds and queues are looked at before their jobs: a lane whose keys have no
+room, or are locked by another transaction, is not read at all. Such a rule cannot change while this
+goes on: the transaction has the gate (`start_rules`). The keys are locked and counted like others;
+what runs of them is what runs in their lanes (`lane_rules`), so no slots are written for them.
+
 A slot is held as long as its job is in the attempt that got it: ends need not give it back.
 
 Nobody misses a wake-up. Who records ends then locks their keys, waiting for a claim that has them,
@@ -24,14 +29,15 @@ Order of locks: jobs that end, then keys in their order; claims wait for neither
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
 
-from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
+from longshore.core.lane_rules import is_of_lanes
+from longshore.core.limited_starts import Behind, Closed, KeyState, Start, Starts, soonest
 from longshore.core.placement import first_bytes
 from longshore.model.attempt import Attempt
 from longshore.model.job import Options, Submission
@@ -41,6 +47,12 @@ from longshore.store.postgres import limits_sql as sql
 from longshore.store.postgres.claimed_rows import claimed_attempt, left_of, slot_columns
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.cursors import ClaimCursors, whole_lane
+from longshore.store.postgres.lane_rules import (
+    LaneKeys,
+    named_lanes,
+    others,
+    ready_lanes,
+)
 from longshore.store.postgres.states import READY, RUNNING
 from longshore.store.rows import unpack_options
 
@@ -64,18 +76,42 @@ class LimitedScan(NamedTuple):
     """The keys whose rows are there by now."""
     unknown: frozenset[str]
     """The keys whose rows may not be there."""
+    held: Mapping[int, frozenset[str]]
+    """The keys that the attempts count for, by token."""
+    closed: frozenset[int]
+    """The lanes in which nothing more may begin now, by a rule for their kind or queue."""
 
 
 class LimitedClaim:
-    """One claim that met jobs with limits; `known` are keys whose rows are there."""
+    """One claim that met jobs with limits; `known` are keys whose rows are there.
 
-    def __init__(self, tx: Transaction, dispatcher: UUID, margin_s: float, known: Collection[str]):
+    `is_ruled` says that there are rules for kinds or queues.
+    """
+
+    def __init__(
+        self,
+        tx: Transaction,
+        dispatcher: UUID,
+        margin_s: float,
+        known: Collection[str],
+        *,
+        is_ruled: bool,
+    ) -> None:
         self._tx = tx
         self._dispatcher = dispatcher
         self._margin_s = margin_s
         self._known = known
+        self._is_ruled = is_ruled
+        self._lane_keys: LaneKeys = {}
+        self._closed: set[int] = set()
+        self._passed_over: set[int] = set()
+        """Lanes whose keys another transaction has, and those that have no job."""
+        self._decided: tuple[Starts, int] | None = None
+        self._asked: set[str] = set()
+        self._mine: set[str] = set()
         self._keys: set[str] = set()
         self._unknown: set[str] = set()
+        self._held: dict[int, frozenset[str]] = {}
         self._claimed: list[Attempt] = []
         self._counts: Counter[int] = Counter()
         self._is_contested = False
@@ -85,8 +121,13 @@ class LimitedClaim:
         self, lanes: Sequence[int], slots: Sequence[SessionKey], room: int
     ) -> LimitedScan:
         """Takes the best jobs that may start for these slots."""
-        ranges = list(zip(*map(whole_lane, lanes), strict=True))
+        if self._is_ruled:
+            await self._look_at_lanes(lanes)
         for look in range(_MOST_LOOKS):
+            left = [lane for lane in lanes if lane not in self._closed | self._passed_over]
+            if not left:
+                break
+            ranges = zip(*map(whole_lane, left), strict=True)
             most = max(len(slots), _FURTHER << look if look else 0)
             rows = await self._tx.fetch(sql.FRONT, *ranges, most)
             took, is_done = await self._start(first_bytes(rows, _size, room), slots)
@@ -100,27 +141,50 @@ class LimitedClaim:
         open_s = min(self._open_in, default=None)
         keys, unknown = frozenset(self._keys), frozenset(self._unknown)
         of_scan = self._claimed, self._counts, size, self._is_contested, open_s
-        return LimitedScan(*of_scan, keys, unknown)
+        return LimitedScan(*of_scan, keys, unknown, self._held, frozenset(self._closed))
+
+    async def _look_at_lanes(self, lanes: Sequence[int]) -> None:
+        """Finds the lanes that rules limit, and closes those in which nothing may begin now."""
+        rules = rules_of(await self._tx.fetch(sql.RULES))
+        self._lane_keys = await named_lanes(self._tx, lanes, rules)
+        # A lane that nothing names may get its first job now, and then there is a rule for it.
+        self._passed_over.update(set(lanes).difference(self._lane_keys))
+        decide, now = await self._decide({key for of in self._lane_keys.values() for key in of})
+        for lane, keys in self._lane_keys.items():
+            if not self._mine.issuperset(keys):
+                self._is_contested = True
+                self._passed_over.add(lane)
+            elif (shut := decide.closed(keys)) is not None:
+                self._close(lane, shut, now)
+
+    def _close(self, lane: int, shut: Closed, now: int) -> None:
+        self._closed.add(lane)
+        if shut.until is not None:
+            self._open_in.append((shut.until - now) / 1e6)
 
     async def _start(
         self, rows: Sequence[asyncpg.Record], slots: Sequence[SessionKey]
     ) -> tuple[list[Attempt], bool]:
         """Starts those of these jobs that may; answers whether to read on is of no use."""
         options: dict[UUID, Options] = {row["id"]: unpack_options(row["options"]) for row in rows}
-        decide, now = await self._decider(options.values())
+        of_lane = {row["id"]: self._lane_keys.get(row["lane"], ()) for row in rows}
+        keys = {limit.key for one in options.values() for limit in one.limits}
+        decide, now = await self._decide(keys.union(*of_lane.values()))
         starts: dict[UUID, Start] = {}
         behind: dict[UUID, Behind] = {}
         for id, of_job in options.items():
             if len(starts) == len(slots):
                 break
-            match decide.of(of_job.limits):
+            match decide.of(of_job.limits, of_lane[id]):
                 case Start() as start:
                     starts[id] = start
+                case Behind() if decide.closed(of_lane[id]):
+                    pass  # its lane is closed below
                 case Behind() as found:
                     behind[id] = found
                 case _:
                     self._is_contested = True
-        took = await self._take(starts, slots) if starts else []
+        took = await self._take(starts, slots, of_lane) if starts else []
         if decide.passed:
             await self._tx.fetch(sql.PASS, [*decide.passed], [*decide.passed.values()])
         if behind:
@@ -128,20 +192,45 @@ class LimitedClaim:
             open_at = soonest(one.until for one in behind.values())
             self._open_in += [] if open_at is None else [(open_at - now) / 1e6]
         self._is_contested |= len(took) < len(starts)
-        return took, not behind
+        return took, not (behind or self._close_full(decide, now))
 
-    async def _decider(self, jobs: Iterable[Options]) -> tuple[Starts, int]:
-        keys = sorted({limit.key for options in jobs for limit in options.limits})
-        if new := [key for key in keys if key not in self._known and key not in self._keys]:
+    def _close_full(self, decide: Starts, now: int) -> bool:
+        """Closes the lanes whose keys have no more room; answers whether there are any."""
+        left = self._lane_keys.keys() - self._closed - self._passed_over
+        found = {lane: decide.closed(self._lane_keys[lane]) for lane in left}
+        for lane, shut in found.items():
+            if shut is not None:
+                self._close(lane, shut, now)
+        return any(found.values())
+
+    async def _decide(self, keys: Collection[str]) -> tuple[Starts, int]:
+        """Decides about jobs of these keys, and of those of earlier looks, as far as it has them.
+
+        It counts what it starts itself. So it reads again only if there are more keys.
+        """
+        if self._decided is None or not self._asked.issuperset(keys):
+            self._asked.update(keys)
+            self._mine = await self._lock(self._asked)
+            self._decided = await _decider(self._tx, sorted(self._mine))
+        return self._decided
+
+    async def _lock(self, keys: Collection[str]) -> set[str]:
+        """Locks those of these keys that no other transaction has; answers them."""
+        if new := sorted(key for key in keys if key not in self._known and key not in self._keys):
             await self._tx.fetch(sql.ADD_KEYS, new)
-        rows = await self._tx.fetch(sql.TRY_KEYS, keys) if keys else []
-        mine = [row["key"] for row in rows]
+        rows = await self._tx.fetch(sql.TRY_KEYS, sorted(keys)) if keys else []
+        mine = {row["key"] for row in rows}
         self._keys.update(mine)
         # Another transaction has the others, or their rows were removed.
-        self._unknown.update(set(keys).difference(mine))
-        return await _decider(self._tx, mine)
+        self._unknown.update(set(keys) - mine)
+        return mine
 
-    async def _take(self, starts: dict[UUID, Start], slots: Sequence[SessionKey]) -> list[Attempt]:
+    async def _take(
+        self,
+        starts: dict[UUID, Start],
+        slots: Sequence[SessionKey],
+        of_lane: Mapping[UUID, Sequence[str]],
+    ) -> list[Attempt]:
         workers, sessions, places = slot_columns(slots)
         values = workers, sessions, places, self._dispatcher, [*starts], self._margin_s
         rows = await self._tx.fetch(sql.START, *values)
@@ -155,6 +244,9 @@ class LimitedClaim:
         if held:
             await self._tx.fetch(sql.DROP_FREE, list({key for key, *_ in held}))
             await self._tx.fetch(sql.HOLD, *zip(*held, strict=True))
+        for one in took:
+            named = (limit.key for limit in one.options.limits)
+            self._held[one.token] = frozenset((*named, *of_lane[one.id]))
         self._claimed += took
         return took
 
@@ -163,7 +255,10 @@ async def _decider(tx: Transaction, keys: Sequence[str]) -> tuple[Starts, int]:
     """Decides about jobs of these keys, which are locked."""
     rows = await tx.fetch(sql.KEY_STATES, keys) if keys else []
     rules = rules_of(await tx.fetch(sql.RULES)) if keys else []
-    states = {row["key"]: KeyState(set(row["slots"]), row["even_at"]) for row in rows}
+    more = await others(tx, keys, rules)
+    states = {
+        row["key"]: KeyState(set(row["slots"]), row["even_at"], more[row["key"]]) for row in rows
+    }
     now: int = rows[0]["now"] if rows else 0
     return Starts(rules, states, now), now
 
@@ -174,10 +269,18 @@ async def open_keys(
     """Lets as many jobs behind these keys go before claims as may start, of every lane.
 
     Answers how many, by lane, and in how many seconds a rate has room. Unless it `waits`, it passes
-    over keys that another transaction holds.
+    over keys that another transaction holds. Lanes of these keys that have room count too.
     """
     how = sql.LOCK_KEYS if waits else sql.TRY_KEYS
     mine = [row["key"] for row in await tx.fetch(how, sorted(keys))]
+    in_lanes = await open_lanes(tx, mine) if waits and any(map(is_of_lanes, mine)) else Counter()
+    ready, next_s = await _open_behind(tx, mine, cursors)
+    return ready + in_lanes, next_s
+
+
+async def _open_behind(
+    tx: Transaction, mine: Sequence[str], cursors: ClaimCursors
+) -> tuple[Counter[int], float | None]:
     found = await tx.fetch(sql.LANES_BEHIND, mine) if mine else []
     if not found:
         return Counter(), None
@@ -195,6 +298,29 @@ async def open_keys(
     open_at = soonest(times)
     next_s = None if open_at is None else (open_at - now) / 1e6
     return Counter(row["lane"] for row in woken), next_s
+
+
+async def open_lanes(tx: Transaction, keys: Collection[str]) -> Counter[int]:
+    """How many jobs may begin in the lanes under rules that count for one of these keys."""
+    rules = rules_of(await tx.fetch(sql.RULES))
+    return (await rooms(tx, await ready_lanes(tx, rules, keys)))[0]
+
+
+async def rooms(tx: Transaction, lanes: LaneKeys) -> tuple[Counter[int], float | None]:
+    """How many jobs may begin in these lanes, and in how many seconds in one that a rate closes.
+
+    It locks nothing: who claims there counts again.
+    """
+    if not lanes:
+        return Counter(), None
+    keys = sorted({key for some in lanes.values() for key in some})
+    await tx.fetch(sql.ADD_KEYS, keys)
+    decide, now = await _decider(tx, keys)
+    found = {lane: min(decide.room(JobLimit(key)) for key in of) for lane, of in lanes.items()}
+    shut = (decide.closed(of) for of in lanes.values())
+    open_at = soonest(one.until for one in shut if one is not None)
+    next_s = None if open_at is None else (open_at - now) / 1e6
+    return Counter({lane: room for lane, room in found.items() if room}), next_s
 
 
 async def keys_to_wait_behind(tx: Transaction, jobs: Sequence[Submission]) -> dict[UUID, str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+import asyncpg
 from msgspec.structs import astuple
 
 from longshore.core.key_views import Holder, key_view
+from longshore.core.lane_rules import is_of_lanes
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened
 from longshore.ports import Hint
 from longshore.store.postgres import limits_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.keeper import PostgresKeeper
-from longshore.store.postgres.limited_claims import limit_of, open_keys, rules_of
+from longshore.store.postgres.lane_rules import ready_lanes, running
+from longshore.store.postgres.limited_claims import limit_of, open_keys, rooms, rules_of
 from longshore.store.rows import clean, unpack_options
 
 
@@ -24,11 +28,26 @@ class PostgresLimits(PostgresKeeper):
     async def set_limit(self, rule: LimitRule) -> None:
         """Sets the rule for a pattern."""
         rate = (None, None, None) if rule.rate is None else astuple(rule.rate)
-        await self._keeping.fetch(sql.SET_RULE, rule.pattern, rule.concurrency, *rate)
+        await self._change_rule(rule.pattern, sql.SET_RULE, rule.pattern, rule.concurrency, *rate)
 
     async def remove_limit(self, pattern: str) -> bool:
         """Removes the rule for a pattern; False if there is none."""
-        return bool(await self._keeping.fetch(sql.REMOVE_RULE, pattern))
+        return bool(await self._change_rule(pattern, sql.REMOVE_RULE, pattern))
+
+    async def _change_rule(
+        self, pattern: str, statement: str, *values: object
+    ) -> list[asyncpg.Record]:
+        """Changes a rule. One for kinds or queues waits for what starts jobs at this moment."""
+        if not is_of_lanes(pattern):
+            return await self._keeping.fetch(statement, *values)
+
+        async def work(tx: Transaction) -> list[asyncpg.Record]:
+            await tx.fetch(sql.TELL_NEWS)
+            return await tx.fetch(statement, *values)
+
+        rows = await self._keeping.run(work, sql.LOCK_GATE)
+        self._sender.tell(Hint.WORK)
+        return rows
 
     async def limit_rules(self) -> list[LimitRule]:
         """Every rule, by pattern."""
@@ -42,8 +61,12 @@ class PostgresLimits(PostgresKeeper):
         limit = limit_of(unpack_options(first[0]), key) if first else JobLimit(key)
         rules = await self.limit_rules()
         [row] = await self._reading.fetch(sql.EVEN_AT, key)
-        held = [Holder(one["number"], one["began"]) for one in holders]
-        return key_view(limit, rules, held, row["even_at"], row["now"], waits=bool(behind))
+        began = {one["number"]: one["began"] for one in holders}
+        began |= dict(await running(self._reading, key, rules))
+        held = [Holder(*one) for one in sorted(began.items())]
+        waits, is_wanted = bool(behind), bool(await ready_lanes(self._reading, rules, [key]))
+        at = row["even_at"], row["now"]
+        return key_view(limit, rules, held, *at, waits=waits, is_wanted=is_wanted)
 
     async def limit_keys(
         self, after: str = "", most: int = 25, *, waited_for: bool = False
@@ -62,15 +85,27 @@ class PostgresLimits(PostgresKeeper):
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         """Looks at so many keys behind which jobs wait: see the port."""
         keys = [row["key"] for row in await self._keeping.fetch(sql.KEYS_BEHIND, after, most)]
-        if not keys:
-            return LimitsOpened()
+        ready, next_s = await self._open_keys(keys) if keys else (Counter[int](), None)
+        if ready:
+            self._sender.tell(Hint.WORK)
+        if not after:
+            # Each dispatcher looks at them by itself: nobody need be told.
+            in_lanes, lanes_next_s = await self._open_lanes()
+            ready += in_lanes
+            next_s = min((one for one in (next_s, lanes_next_s) if one is not None), default=None)
+        return LimitsOpened(dict(ready), next_s, keys[-1] if len(keys) == most else "")
 
+    async def _open_keys(self, keys: Sequence[str]) -> tuple[Counter[int], float | None]:
         async def work(tx: Transaction) -> tuple[Counter[int], float | None]:
             # The row of a key may have been removed at the moment when a job went behind it.
             await tx.fetch(sql.ADD_KEYS, keys)
             return await open_keys(tx, keys, self._pump.cursors, waits=False)
 
-        ready, next_s = await self._keeping.run(work)
-        if ready:
-            self._sender.tell(Hint.WORK)
-        return LimitsOpened(dict(ready), next_s, keys[-1] if len(keys) == most else "")
+        return await self._keeping.run(work)
+
+    async def _open_lanes(self) -> tuple[Counter[int], float | None]:
+        """What may begin in lanes under rules for kinds and queues."""
+        lanes = await ready_lanes(self._reading, await self.limit_rules())
+        if not lanes:
+            return Counter(), None
+        return await self._keeping.run(lambda tx: rooms(tx, lanes))

@@ -38,7 +38,8 @@ SELECT l.*
 FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::smallint[])
     AS i (lane, urgency, rank, number, last_urgency)
 CROSS JOIN LATERAL (
-    SELECT j.id, j.options, octet_length(j.args) AS size, ~j.priority AS urgency, j.rank, j.number
+    SELECT j.id, j.lane, j.options, octet_length(j.args) AS size, ~j.priority AS urgency, j.rank,
+        j.number
     FROM longshore.job AS j
     WHERE j.state = {READY} AND j.blocked_on IS NULL
         AND j.lane = i.lane
@@ -102,7 +103,7 @@ taken AS (
     WHERE j.ctid = l.tid AND l.turn <= (SELECT cardinality(places) FROM slot)
     RETURNING l.turn, (SELECT places FROM slot)[l.turn] AS place, {CLAIMED_JOB}
 )
-SELECT NULL AS seen, NULL AS barred, t.* FROM taken AS t ORDER BY t.turn
+SELECT NULL AS seen, NULL AS barred, NULL AS ruled, t.* FROM taken AS t ORDER BY t.turn
 """
 """Starts these jobs, as far as they are ready, on these slots; answers as `CLAIM` does."""
 
@@ -225,3 +226,9 @@ ON CONFLICT (pattern) DO UPDATE SET concurrency = excluded.concurrency,
     rate_burst = excluded.rate_burst, set_at = excluded.set_at
 """
 REMOVE_RULE: Final = "DELETE FROM longshore.limit_rule WHERE pattern = $1 RETURNING pattern"
+LOCK_GATE: Final = """
+SET LOCAL lock_timeout = '2s'; LOCK TABLE longshore.limit_gate IN EXCLUSIVE MODE
+"""
+"""Waits for all transactions that start jobs, and holds up others so long (see `start_rules`)."""
+TELL_NEWS: Final = "SELECT nextval('longshore.tally_number')"
+"""The next number of the tally is news for processes that cannot listen (see `hints`)."""

@@ -75,7 +75,7 @@ met AS MATERIALIZED (
         ($6::integer[])[array_position($5::bigint[], l.lane)] AS place
     FROM counted AS n
     CROSS JOIN LATERAL (
-        SELECT ctid AS tid, lane, queue, history_length, concurrency_key FROM longshore.job
+        SELECT ctid AS tid, lane, queue, kind, history_length, concurrency_key FROM longshore.job
         WHERE id = n.job AND CASE WHEN state = {WAITING} AND kind NOT IN ({NOT_RUN_KINDS})
             THEN coalesce(run_at <= statement_timestamp(), n.delay_s IS NULL) END
         OFFSET 0
@@ -85,7 +85,7 @@ met AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT m.job, m.tid, m.history_length, m.expires_s, CASE
         WHEN w.id IS NOT NULL AND m.history_length < {MOST_ENTRIES - 1}
-            AND m.concurrency_key IS NULL AND {may_start("m.queue")}
+            AND m.concurrency_key IS NULL AND {may_start("m.queue", "m.kind")}
         THEN m.place END AS slot
     FROM met AS m
     LEFT JOIN LATERAL (

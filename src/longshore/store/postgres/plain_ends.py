@@ -135,7 +135,7 @@ met AS MATERIALIZED (
             ($7::integer[])[array_position($6::bigint[], l.lane)] AS offer
         FROM counted AS n
         CROSS JOIN LATERAL (
-            SELECT ctid AS tid, lane, queue, ~priority AS urgency, rank, number,
+            SELECT ctid AS tid, lane, queue, kind, ~priority AS urgency, rank, number,
                 octet_length(args) AS size, history_length, concurrency_key
             FROM longshore.job
             WHERE id = n.job AND CASE WHEN state = {WAITING} AND kind NOT IN ({NOT_RUN_KINDS})
@@ -150,7 +150,7 @@ held AS MATERIALIZED (
         WHEN m.turn <= ($8::integer[])[m.offer + 1] - ($8::integer[])[m.offer]
             AND m.concurrency_key IS NULL AND m.before < $14
             AND m.history_length < {MOST_ENTRIES - 1}
-            AND (SELECT slots FROM may)[{_PLACE}] AND {may_start("m.queue")}
+            AND (SELECT slots FROM may)[{_PLACE}] AND {may_start("m.queue", "m.kind")}
         THEN {_PLACE} END AS slot
     FROM met AS m
     ORDER BY m.job

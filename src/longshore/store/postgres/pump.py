@@ -53,7 +53,7 @@ from longshore.store.postgres.limited_claims import LimitedClaim, open_keys
 from longshore.store.postgres.plain_end import END_ONE, PlainEnd
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.publishing import checked_versions, publish_versions
-from longshore.store.postgres.pump_result import ClaimScan, PumpResult, soonest_s
+from longshore.store.postgres.pump_result import ClaimScan, PumpResult, closed_lanes, soonest_s
 from longshore.store.postgres.settling import Cursor, Settling, Starts
 from longshore.store.postgres.single_turns import (
     SEND_ONE,
@@ -171,6 +171,7 @@ class Pump:
             intake.turns,
             soonest_s(scans),
             intake.crowds.stopping,
+            closed_lanes(scans),
         )
         if ends:
             self._ends_groups = bool(records.parents)
@@ -234,13 +235,13 @@ class Pump:
         """Runs a batch of only ends or only submits as one statement; None if it takes more."""
         if batch.claims or (batch.finishes and batch.submits):
             return None
+        if batch.finishes and self._released(batch.finishes):
+            return None
         if (known := sendable(batch, self._actors)) is not None:
             return await self._send_one(lines, dispatcher, batch, known)
         if (known := takeable(batch, self._actors)) is not None:
             return await self._take_one(lines, dispatcher, batch, known)
         if batch.sends:
-            return None
-        if batch.finishes and self._released(batch.finishes):
             return None
         if batch.finishes and self._ends_groups:
             return await self._end_plain(lines, dispatcher, batch)
@@ -470,8 +471,8 @@ class Pump:
             self._keys |= scan.limited.keys
             self._keys -= scan.limited.unknown
             for one in scan.claimed:
-                if one.options.limits:
-                    self._held[one.token] = frozenset(one.key for one in one.options.limits)
+                if keys := scan.limited.held[one.token]:
+                    self._held[one.token] = keys
         if len(self._keys) > MOST_KNOWN:
             self._keys.clear()
         while len(self._held) > MOST_KNOWN:
@@ -527,7 +528,8 @@ class Pump:
         """Goes on from a scan that met a job with limits."""
         left = left_of(claim.slots if slots is None else slots, met.claimed)
         began = self._clock()
-        limited = LimitedClaim(tx, dispatcher, self._expiry_margin_s, self._keys)
+        margin_s, is_ruled = self._expiry_margin_s, met.is_ruled
+        limited = LimitedClaim(tx, dispatcher, margin_s, self._keys, is_ruled=is_ruled)
         lanes = tuple(dict.fromkeys(claim.lanes))
         took = await limited.take(lanes, left, room - met.size)
         first = met._replace(barred=frozenset())
@@ -566,7 +568,7 @@ class Pump:
         statement = CLAIM_KEEPING if claim.keeps else CLAIM
         rows = await tx.fetch(statement, workers, sessions, places, dispatcher, *ranges, *bounds)
         cost_s = self._clock() - began
-        seen, is_barred = rows[0]["seen"], rows[0]["barred"]
+        seen, is_barred, is_ruled = rows[0]["seen"], rows[0]["barred"], rows[0]["ruled"]
         rows = [] if rows[0]["turn"] is None else sorted(rows, key=itemgetter("turn"))
         counts = Counter(row["lane"] for row in rows)
         for lane, count in counts.items():
@@ -582,7 +584,8 @@ class Pump:
         is_short = len(rows) < len(slots) and size < room and not is_barred
         contested = frozenset(lanes if seen > len(rows) else ())
         barred = frozenset(lanes if is_barred else ())
-        return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, contested, barred)
+        told = contested, barred, None, is_ruled
+        return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, *told)
 
 
 def _does_more(end: End) -> bool:

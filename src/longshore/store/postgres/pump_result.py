@@ -29,6 +29,8 @@ class ClaimScan(NamedTuple):
     contested: frozenset[int]
     barred: frozenset[int]
     limited: LimitedScan | None = None
+    is_ruled: bool = False
+    """Whether there are rules of limits for kinds or queues."""
 
 
 class PumpResult(Struct, frozen=True):
@@ -54,3 +56,8 @@ def soonest_s(scans: Sequence[ClaimScan]) -> float | None:
     """In how many seconds a rate lets the first of the jobs begin that claims put behind keys."""
     found = [scan.limited.open_s for scan in scans if scan.limited is not None]
     return min((one for one in found if one is not None), default=None)
+
+
+def closed_lanes(scans: Sequence[ClaimScan]) -> frozenset[int]:
+    """The lanes in which claims found that nothing more may begin now."""
+    return frozenset[int]().union(*(one.limited.closed for one in scans if one.limited is not None))

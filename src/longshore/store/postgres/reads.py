@@ -239,7 +239,8 @@ class PostgresReads:
         low, high, after = 0, await self._number(LAST, last) or 0, young(wanted.until)
         while high - low > NEAR:
             numbers = spread(low, high)
-            came = {number: at for number, at in await self._reading.fetch(AT_TIMES, numbers)}
+            rows = await self._reading.fetch(AT_TIMES, numbers)
+            came = {row["number"]: row["created_at"] for row in rows}
             low, high = narrow(numbers, came, high, after)
         return high
 

@@ -206,9 +206,14 @@ class Settling:
         slots = slots_for(jobs, starts.offered, starts.max_bytes)
         known: dict[SessionKey, int] = {}
         places = {at: known.setdefault(slot, len(known) + 1) for at, slot in slots.items()}
-        queues: dict[str, int] = {}
+        lanes: dict[tuple[str, str], int] = {}
         columns = [
-            (row["child"], places.get(at), _place(queues, row["queue"]), change.deadline_s)
+            (
+                row["child"],
+                places.get(at),
+                _place(lanes, row["queue"], row["kind"]),
+                change.deadline_s,
+            )
             for at, (row, change) in enumerate(changes)
         ]
         rows = await self._tx.fetch(
@@ -218,8 +223,9 @@ class Settling:
             [slot.worker for slot in known],
             [slot.session for slot in known],
             starts.dispatcher,
-            list(queues),
+            [queue for queue, _ in lanes],
             starts.expiry_margin_s,
+            [kind for _, kind in lanes],
         )
         await self._ask_sweep({row["group_id"] for row in rows if row["id"] is None})
         woken = sorted((row for row in rows if row["id"] is not None), key=_order)
@@ -309,8 +315,8 @@ def _may_start(row: asyncpg.Record, change: Change) -> bool:
     return change.state is JobState.READY and row["kind"] not in NOT_RUN
 
 
-def _place(places: dict[str, int], name: str) -> int:
-    return places.setdefault(name, len(places) + 1)
+def _place(places: dict[tuple[str, str], int], queue: str, kind: str) -> int:
+    return places.setdefault((queue, kind), len(places) + 1)
 
 
 def waiting(row: asyncpg.Record) -> Waiting:

@@ -12,7 +12,8 @@ Theory of the claim. One statement does five things; what it reads depends only 
    `start_rules`). `best` counts, for each job, the bytes of the arguments before it: past $11
    nothing is taken. PostgreSQL knows their lengths without reading them. A claim ahead names in
    $12 the lanes of jobs that may be held ahead: from the first job on that may not, nothing is
-   taken (see `core.lookahead`). So it is with the first job that has limits (see `limits`).
+   taken (see `core.lookahead`). So it is with the first job that has limits, or is in a lane that
+   rules limit (see `limited_claims`); `ruled` says whether there are rules for lanes at all.
 3. `locked`: those rows FOR UPDATE, if they are still ready and no other claim holds them. Only now
    are they numbered, so that a row that was skipped leaves no slot empty.
 4. The update: the i-th locked row goes to the i-th slot under a new token.
@@ -39,7 +40,12 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.store.postgres.start_rules import lane_may_start, may_start
+from longshore.store.postgres.start_rules import (
+    HAS_RULES,
+    lane_is_ruled,
+    lane_may_start,
+    may_start,
+)
 from longshore.store.postgres.states import (
     DELAYED,
     OWNED,
@@ -205,15 +211,15 @@ MAY_TAKE: Final = f"""ARRAY(
 )"""
 _MAY_ALL: Final = f"""may AS MATERIALIZED (
     SELECT {MAY_TAKE.format(workers="$18", sessions="$19", dispatcher="$20")} AS slots, ARRAY(
-        SELECT {may_start("i.queue")}
-        FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
+        SELECT {may_start("i.queue", "i.kind")}
+        FROM unnest($11::text[], $10::text[]) WITH ORDINALITY AS i (queue, kind, place)
         ORDER BY i.place
     ) AS queues
 ),"""
 _MAY_ONE: Final = f"""may AS MATERIALIZED (
     SELECT FROM longshore.worker AS w
     WHERE {CAN_TAKE.format(worker="$18::uuid", session="$19::bigint", dispatcher="$20::uuid")}
-        AND {may_start("$11::text")}
+        AND {may_start("$11::text", "$10::text")}
     FOR KEY SHARE SKIP LOCKED
 ),"""
 _OWN: Final = {
@@ -541,10 +547,11 @@ front AS (
     FROM slot
     CROSS JOIN unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::smallint[])
         AS i (lane, urgency, rank, number, last_urgency)
+    CROSS JOIN LATERAL (SELECT {lane_is_ruled("i.lane")} AS is_ruled OFFSET 0) AS r
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number,
             octet_length(j.args) AS size,
-            j.concurrency_key IS NOT NULL
+            j.concurrency_key IS NOT NULL OR r.is_ruled
                 OR ($12::bigint[] IS NOT NULL AND (j.crashes > 0 OR j.lane <> ALL ($12)))
                 AS is_barred
         FROM longshore.job AS j
@@ -582,7 +589,7 @@ taken AS (
     WHERE j.ctid = l.tid
     RETURNING l.turn, {{place}} AS place, {CLAIMED_JOB}
 )
-SELECT b.seen, b.barred, t.*
+SELECT b.seen, b.barred, {HAS_RULES} AS ruled, t.*
 FROM (
     SELECT count(*) FILTER (WHERE NOT barred) AS seen, bool_or(barred) IS TRUE AS barred FROM best
 ) AS b

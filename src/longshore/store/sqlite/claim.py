@@ -26,7 +26,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Claim, SessionKey
 from longshore.store.rows import unpack_options
-from longshore.store.sqlite.limits import admit, hold
+from longshore.store.sqlite.limits import NO_GATES, Asking, LaneGates, admit, hold, lane_gates
 from longshore.store.sqlite.sql import (
     ATTENDED_NOW,
     CLAIM,
@@ -59,8 +59,8 @@ class Claims(NamedTuple):
     """What claims took, and how many from each lane.
 
     `left` are lanes in which they left jobs because of `max_bytes`, or because too many jobs have
-    limits that are used up; `barred` those in which they met a job that may not be held ahead.
-    `open_at` is when the rate of a key lets the first job begin that they put behind it.
+    limits that are used up; `barred` those in which they met a job that may not be held ahead;
+    `closed` those whose kind or queue has no room. `open_at` is when a rate lets the next begin.
     """
 
     claimed: list[Attempt]
@@ -68,9 +68,10 @@ class Claims(NamedTuple):
     left: set[int]
     barred: set[int]
     open_at: list[int]
+    closed: set[int]
 
 
-NO_CLAIMS: Final = Claims([], Counter(), set(), set(), [])
+NO_CLAIMS: Final = Claims([], Counter(), set(), set(), [], set())
 
 
 def claim(
@@ -82,18 +83,20 @@ def claim(
 ) -> Claims:
     """Places the best ready jobs on slots that may have them, one by one."""
     sessions = attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
-    done = Claims([], Counter(), set(), set(), [])
+    done = Claims([], Counter(), set(), set(), [], set())
     for one in claims:
         slots = [slot for slot in one.slots if sessions.get(slot.worker.int) == slot.session]
         for look in range(_MOST_LOOKS):
             most = max(len(slots), _FURTHER << look if look else 0)
-            best = _best(tx, one.lanes, most) if slots else []
+            gates = _gates(tx, one, done) if slots else NO_GATES
+            lanes = [lane for lane in one.lanes if lane not in gates.closed]
+            best = _best(tx, lanes, most) if slots else []
             free = before_barred(best, one.ahead, _lane_and_crashes)
             fitting = first_bytes(free, _payload_bytes, max_bytes)
             if len(fitting) < len(free):
                 done.left.update(one.lanes)
             found = payloads(tx, fitting)
-            chosen = _choose(tx, one, fitting, found, len(slots), done)
+            chosen = _choose(tx, one, fitting, found, len(slots), gates, done)
             if len(free) < len(best) or chosen.is_barred:
                 done.barred.update(one.lanes)
             took = _place(tx, chosen.jobs, slots, found, expiry_margin_s, keeps=one.keeps)
@@ -103,7 +106,7 @@ def claim(
             done.taken.update(job.lane for job in chosen.jobs)
             max_bytes -= sum(map(_payload_bytes, chosen.jobs))
             slots = _left(slots, took)
-            if not chosen.behind or not slots or max_bytes <= 0:
+            if not chosen.has_more or not slots or max_bytes <= 0:
                 break
         else:
             done.left.update(one.lanes)
@@ -113,13 +116,22 @@ def claim(
 class _Chosen(NamedTuple):
     """Which of the best jobs start, and which slots of keys some of them hold then.
 
-    `behind` is how many were put behind keys: others may start instead.
+    It `has_more` if some were put behind keys or passed over: others may start instead.
     """
 
     jobs: Sequence[Candidate]
     starts: Mapping[int, Start] = {}
-    behind: int = 0
+    has_more: bool = False
     is_barred: bool = False
+
+
+def _gates(tx: Transaction, claim: Claim, done: Claims) -> LaneGates:
+    """The lanes of a claim under rules for kinds and queues; notes those that are closed."""
+    gates = lane_gates(tx, claim.lanes)
+    done.closed.update(gates.closed)
+    if gates.open_at is not None:
+        done.open_at.append(gates.open_at)
+    return gates
 
 
 def _choose(
@@ -128,22 +140,29 @@ def _choose(
     jobs: Sequence[Candidate],
     found: Mapping[int, Payload],
     most: int,
+    gates: LaneGates,
     done: Claims,
 ) -> _Chosen:
     """At most so many of these jobs, without those whose limits are used up.
 
     None with limits is held ahead.
     """
-    if not any(found[job.number][1].limits for job in jobs):
+    if not (gates.keys or any(found[job.number][1].limits for job in jobs)):
+        return _Chosen(jobs[:most])
+    asking = {
+        job.number: Asking(found[job.number][1], gates.keys.get(job.lane, ())) for job in jobs
+    }
+    if not any(one.options.limits or one.of_lane for one in asking.values()):
         return _Chosen(jobs[:most])
     if claim.ahead is not None:
-        free = [*takewhile(lambda job: not found[job.number][1].limits, jobs)]
-        return _Chosen(free, is_barred=True)
-    admitted = admit(tx, {job.number: found[job.number][1] for job in jobs}, most)
+        limited = {n for n, one in asking.items() if one.options.limits or one.of_lane}
+        return _Chosen([*takewhile(lambda job: job.number not in limited, jobs)], is_barred=True)
+    admitted = admit(tx, asking, most)
     if admitted.open_at is not None:
         done.open_at.append(admitted.open_at)
     starting = [job for job in jobs if job.number in admitted.starts]
-    return _Chosen(starting, admitted.starts, admitted.behind)
+    has_more = admitted.behind > 0 or admitted.passed_over
+    return _Chosen(starting, admitted.starts, has_more)
 
 
 def _left(slots: Sequence[SessionKey], took: Sequence[Attempt]) -> list[SessionKey]:

@@ -12,7 +12,7 @@ from typing import Final
 from longshore.core import crowds, effects
 from longshore.core.crowds import Dropped, Fate, Member, Replaced, Timed, crowd_of
 from longshore.model.job import JobState, Options, Submission, Submitted
-from longshore.store.sqlite.limits import limit_rules
+from longshore.store.sqlite.limit_rules import limit_rules
 from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.states import LIVE_LIST
 from longshore.store.sqlite.transaction import Transaction

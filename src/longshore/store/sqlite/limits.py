@@ -2,6 +2,9 @@
 
 Only one transaction writes at a time, so a count holds until its commit. What may start decides the
 core (`core.limited_starts`).
+
+Lanes under rules for kinds and queues are looked at before their jobs: one without room is left out
+(`lane_gates`). Without such a rule that costs no statement: the rules are remembered.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ import msgspec
 from longshore.core.key_views import Holder, key_view
 from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
 from longshore.model.job import Options, Submission, Submitted
-from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened, Rate
-from longshore.store.rows import moment, unpack_options
+from longshore.model.limits import JobLimit, KeyView, LimitsOpened
+from longshore.store.rows import unpack_options
+from longshore.store.sqlite.lane_rules import holders, lanes_under_rules, others, ready_lanes
+from longshore.store.sqlite.limit_rules import limit_rules, rules_of_lanes
 from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
@@ -43,12 +48,6 @@ _PUT_BEHIND: Final = Bulk(
     WHERE job.number = v.column1 AND job.state = 'ready'""",
     2,
 )
-_RULES: Final = """SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at
-    FROM limit_rule ORDER BY pattern"""
-_SET_RULE: Final = """INSERT INTO limit_rule VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET concurrency = excluded.concurrency, rate_units = excluded.rate_units,
-        rate_per_s = excluded.rate_per_s, rate_burst = excluded.rate_burst,
-        set_at = excluded.set_at"""
 _BEHIND: Final = "INDEXED BY job_blocked WHERE state = 'ready' AND blocked_on IS NOT NULL"
 _NEXT_KEY: Final = f"SELECT min(blocked_on) FROM job {_BEHIND} AND blocked_on > ?"
 _NEXT_HELD: Final = "SELECT min(key) FROM hold WHERE key > ?"
@@ -69,31 +68,69 @@ _BEFORE_ALL: Final = -(1 << 63)
 class Admitted(NamedTuple):
     """Which of some jobs may start, and the slots that each holds then; what the others wait for.
 
-    `open_at` is when the first of these may start, if a rate holds it back.
+    `open_at` is when the first of these may start, if a rate holds it back. `passed_over` says that
+    jobs were left because a key of their lane has no more room.
     """
 
     starts: dict[int, Start]
     behind: int
     open_at: int | None
+    passed_over: bool
 
 
-def admit(tx: Transaction, jobs: Mapping[int, Options], most: int) -> Admitted:
+class Asking(NamedTuple):
+    """A job that wants to start: its options, and the keys of its lane that rules limit."""
+
+    options: Options
+    of_lane: Sequence[str] = ()
+
+
+class LaneGates(NamedTuple):
+    """The lanes that rules limit, with their keys; of them those in which nothing may begin now.
+
+    `open_at` is when the first of these may let a job begin, if a rate holds it back.
+    """
+
+    keys: Mapping[int, Sequence[str]] = {}
+    closed: frozenset[int] = frozenset()
+    open_at: int | None = None
+
+
+NO_GATES: Final = LaneGates()
+
+
+def lane_gates(tx: Transaction, lanes: Iterable[int]) -> LaneGates:
+    """Which of these lanes rules limit, and in which nothing may begin now."""
+    rules = rules_of_lanes(tx)
+    found = lanes_under_rules(tx, lanes, rules) if rules else {}
+    if not found:
+        return NO_GATES
+    decide = _starts(tx, {key for keys in found.values() for key in keys})
+    closed = {lane: shut for lane, keys in found.items() if (shut := decide.closed(keys))}
+    return LaneGates(found, frozenset(closed), soonest(one.until for one in closed.values()))
+
+
+def admit(tx: Transaction, jobs: Mapping[int, Asking], most: int) -> Admitted:
     """Decides which jobs start, in this order, at most so many; puts others behind keys."""
-    keys = {limit.key for options in jobs.values() for limit in options.limits}
-    decide = _starts(tx, keys)
+    keys = {limit.key for job in jobs.values() for limit in job.options.limits}
+    decide = _starts(tx, keys.union(*(job.of_lane for job in jobs.values())))
     starts: dict[int, Start] = {}
     behind: dict[int, Behind] = {}
-    for number, options in jobs.items():
+    passed_over = False
+    for number, job in jobs.items():
         if len(starts) == most:
             break
-        match decide.of(options.limits):
+        match decide.of(job.options.limits, job.of_lane):
             case Start() as start:
                 starts[number] = start
+            case Behind() if decide.closed(job.of_lane):
+                passed_over = True
             case Behind() as found:
                 behind[number] = found
     _PUT_BEHIND.run(tx.connection, [(number, found.key) for number, found in behind.items()])
     _PASS.run(tx.connection, list(decide.passed.items()))
-    return Admitted(starts, len(behind), soonest(found.until for found in behind.values()))
+    open_at = soonest(found.until for found in behind.values())
+    return Admitted(starts, len(behind), open_at, passed_over)
 
 
 def hold(tx: Transaction, starts: Mapping[int, Start], tokens: Mapping[int, int]) -> None:
@@ -110,6 +147,28 @@ def hold(tx: Transaction, starts: Mapping[int, Start], tokens: Mapping[int, int]
 
 def free_ended(tx: Transaction) -> Counter[int]:
     """Lets jobs go before claims that waited for slots which are free by now; by lane."""
+    return _free_slots(tx) + _freed_lanes(tx)
+
+
+def _freed_lanes(tx: Transaction) -> Counter[int]:
+    """How many jobs may begin in lanes under rules, in which others have just ended."""
+    rules = rules_of_lanes(tx)
+    freed = lanes_under_rules(tx, tx.freed_lanes(), rules) if rules else {}
+    return _rooms(tx, ready_lanes(tx, rules, {key for keys in freed.values() for key in keys}))[0]
+
+
+def _rooms(tx: Transaction, lanes: Mapping[int, Sequence[str]]) -> tuple[Counter[int], int | None]:
+    """How many jobs may begin in these lanes, and when the first may in one that a rate closes."""
+    if not lanes:
+        return Counter(), None
+    decide = _starts(tx, {key for keys in lanes.values() for key in keys})
+    rooms = {lane: min(decide.room(JobLimit(key)) for key in keys) for lane, keys in lanes.items()}
+    shut = (decide.closed(keys) for keys in lanes.values())
+    open_at = soonest(one.until for one in shut if one is not None)
+    return Counter({lane: room for lane, room in rooms.items() if room}), open_at
+
+
+def _free_slots(tx: Transaction) -> Counter[int]:
     if tx.remembered.has_holds is None:
         [found] = tx.execute("SELECT EXISTS (SELECT 1 FROM hold)").fetchone()
         tx.remembered.has_holds = bool(found)
@@ -153,7 +212,10 @@ def _starts(tx: Snapshot, keys: Collection[str]) -> Starts:
         states[key].slots.add(slot)
     for key, even_at in tx.execute(_EVEN_AT, (wanted,)):
         states[key].even_at = even_at
-    return Starts(limit_rules(tx), states, tx.now)
+    rules = limit_rules(tx)
+    for key, number in others(tx, keys, rules).items():
+        states[key].others = number
+    return Starts(rules, states, tx.now)
 
 
 def _open(tx: Transaction, keys: Sequence[str]) -> tuple[Counter[int], int | None]:
@@ -196,6 +258,9 @@ def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpe
         keys.append(key)
         last = key
     ready, open_at = _open(tx, keys) if keys else (Counter[int](), None)
+    if not after:
+        in_lanes, next_at = _rooms(tx, ready_lanes(tx, rules_of_lanes(tx)))
+        ready, open_at = ready + in_lanes, soonest([open_at, next_at])
     return LimitsOpened(dict(ready), tx.seconds_to(open_at), last)
 
 
@@ -203,25 +268,6 @@ def forget_keys(tx: Transaction) -> None:
     """Forgets slots that nobody holds, and keys whose rate has all its room again."""
     tx.execute(f"DELETE FROM hold WHERE NOT {_IS_HELD}")
     tx.execute("DELETE FROM limit_key WHERE even_at < ?", (tx.now,))
-
-
-def set_limit(tx: Transaction, rule: LimitRule) -> None:
-    """Sets the rule for a pattern."""
-    rate = (None, None, None) if rule.rate is None else msgspec.structs.astuple(rule.rate)
-    tx.execute(_SET_RULE, (rule.pattern, rule.concurrency, *rate, tx.now))
-
-
-def remove_limit(tx: Transaction, pattern: str) -> bool:
-    """Removes the rule for a pattern; False if there is none."""
-    return tx.execute("DELETE FROM limit_rule WHERE pattern = ?", (pattern,)).rowcount > 0
-
-
-def limit_rules(tx: Snapshot) -> list[LimitRule]:
-    """Every rule, by pattern."""
-    return [
-        LimitRule(pattern, concurrency, Rate(*rate) if rate[0] is not None else None, moment(at))
-        for pattern, concurrency, *rate, at in tx.execute(_RULES)
-    ]
 
 
 def limit_key(tx: Snapshot, key: str) -> KeyView:
@@ -234,14 +280,18 @@ def limit_key(tx: Snapshot, key: str) -> KeyView:
         for _, options in [tx.execute(_FIRST, (key, lane)).fetchone()]
     ]
     limit = _limit_of(unpack_options(first[0]), key) if first else JobLimit(key)
+    rules = limit_rules(tx)
+    held = {number: Holder(number, began) for number, began, _ in rows}
+    held |= {one.number: one for one in holders(tx, key, rules)}
     found = tx.execute("SELECT even_at FROM limit_key WHERE key = ?", (key,)).fetchone()
     return key_view(
         limit,
-        limit_rules(tx),
-        [Holder(number, began) for number, began, _ in rows],
+        rules,
+        [held[number] for number in sorted(held)],
         found[0] if found else 0,
         tx.now,
         waits=_is_waited_for(tx, key),
+        is_wanted=bool(ready_lanes(tx, rules, [key])),
     )
 
 

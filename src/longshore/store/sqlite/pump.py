@@ -72,6 +72,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         filled(tx, ends.posted.started) if ends.posted.started else [],
         tx.seconds_to(min(claims.open_at)) if claims.open_at else None,
         tx.stopping,
+        frozenset(claims.closed),
     )
 
 

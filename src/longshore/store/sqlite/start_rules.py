@@ -1,9 +1,9 @@
 """Which ready jobs may start now: what holds jobs back although slots are free.
 
 A submit asks for its new jobs, an end for the jobs of groups that it lets start (`dependents`), a
-claim for the lanes that it wants to read, and `explain` for one job, to say why. There is one rule
-so far: nothing starts from a paused queue. A rule must not cost a batch one more statement: see
-`sql`.
+claim for the lanes that it wants to read, and `explain` for one job, to say why. Nothing starts
+from a paused queue. Jobs of kinds and queues for which there are rules of limits, only claims start
+(`limits.lane_gates`). A rule must not cost a batch one more statement: see `sql`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Final, Protocol
 
 import msgspec
 
+from longshore.core.lane_rules import lane_keys
 from longshore.core.why import HeldBack
 from longshore.model.job import Job
+from longshore.store.sqlite.limit_rules import rules_of_lanes
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
 _PAUSED: Final = "SELECT json_group_array(name) FROM queue WHERE paused = 1"
@@ -37,11 +39,17 @@ class _Starting(Protocol):
     @property
     def queue(self) -> str: ...
 
+    @property
+    def kind(self) -> str: ...
+
 
 def may_start(tx: Transaction, jobs: Sequence[_Starting]) -> list[bool]:
     """Whether each of these jobs may start."""
-    closed = _remembered(tx)
-    return [job.queue not in closed for job in jobs]
+    closed, rules = _remembered(tx), rules_of_lanes(tx)
+    return [
+        job.queue not in closed and not (rules and lane_keys(job.queue, job.kind, rules))
+        for job in jobs
+    ]
 
 
 def open_lanes(tx: Snapshot, lanes: Iterable[int]) -> list[int]:

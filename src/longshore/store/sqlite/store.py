@@ -45,6 +45,7 @@ from longshore.store.sqlite import (
     group_upkeep,
     growth,
     keeper,
+    limit_rules,
     limits,
     log_archives,
     new_run,
@@ -177,9 +178,9 @@ class SqliteStore:
     cancelling = _reads(reads.cancelling)
     retry = _writes(keeper.retry)
     set_paused = _writes(keeper.set_paused)
-    set_limit = _writes(limits.set_limit)
-    remove_limit = _writes(limits.remove_limit)
-    limit_rules = _reads(limits.limit_rules)
+    set_limit = _writes(limit_rules.set_limit)
+    remove_limit = _writes(limit_rules.remove_limit)
+    limit_rules = _reads(limit_rules.limit_rules)
     limit_key = _reads(limits.limit_key)
     limit_keys = _reads(limits.limit_keys)
     open_limits = _writes(limits.open_limits)

@@ -15,7 +15,9 @@ from uuid import UUID
 import msgspec
 
 from longshore.core.effects import Change
+from longshore.core.lifecycle import OWNED
 from longshore.model.job import Ended, JobState
+from longshore.model.limits import LimitRule
 from longshore.model.worker import Lane
 from longshore.store.rows import LARGEST_INT, earlier, history_entry, later, pack_error
 from longshore.store.sqlite.sql import (
@@ -71,6 +73,10 @@ class Snapshot:
         """How many seconds there are until this time."""
         return None if at is None else (at - self.now) / 1e6
 
+    def pending_owned(self, lane: int) -> int:
+        """How many more attempts run in a lane than the tally has so far."""
+        return 0
+
 
 class Remembered:
     """What a writer need not read again as long as nobody else writes to the file.
@@ -88,6 +94,8 @@ class Remembered:
         """The queues that are paused."""
         self.has_holds: bool | None = None
         """Whether attempts hold slots of keys."""
+        self.lane_rules: list[LimitRule] | None = None
+        """The rules of limits for kinds and queues."""
         self._version = 0
 
     def forget_if_changed(self, version: int) -> None:
@@ -99,7 +107,7 @@ class Remembered:
     def forget(self) -> None:
         """The file may hold something else."""
         self.lanes.clear()
-        self.sequences = self.paused = self.has_holds = None
+        self.sequences = self.paused = self.has_holds = self.lane_rules = None
 
 
 class Transaction(Snapshot):
@@ -158,6 +166,15 @@ class Transaction(Snapshot):
             self._tally[lane, before] -= number
         if after is not None:
             self._tally[lane, after] += number
+
+    def pending_owned(self, lane: int) -> int:
+        """How many more attempts run in a lane than the tally has so far."""
+        return sum(self._tally.get((lane, state), 0) for state in OWNED)
+
+    def freed_lanes(self) -> list[int]:
+        """The lanes in which fewer attempts run than before this transaction."""
+        lanes = {lane for lane, state in self._tally if state in OWNED}
+        return [lane for lane in lanes if self.pending_owned(lane) < 0]
 
     def owner(self, worker: UUID) -> tuple[bytes, str]:
         """The id of a worker as it is stored, and the history entry of attempts that it begins."""
