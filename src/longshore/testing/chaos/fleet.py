@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -49,6 +49,18 @@ ALWAYS = {"crash_limit": 1_000_000, "callback_attempts": 10_000, "keep_most": 0}
 """Nothing is given up only because its processes died so often."""
 
 
+SLOWEST_PACE = 5.0
+"""At it a lease is as long as it usually is."""
+
+
+def pace_of(load: float) -> float:
+    """How much longer short intervals are on a machine where so many wait for each core.
+
+    A lease of 3 s that a worker cannot keep, because it does not get a core, tests nothing.
+    """
+    return min(SLOWEST_PACE, max(1.0, load / 2))
+
+
 class Sizes(Struct, frozen=True):
     """How many of each there are."""
 
@@ -65,7 +77,7 @@ class Fleet:
     """The parts of a run by name, and its proxies."""
 
     def __init__(
-        self, run: str, folder: Path, sizes: Sizes, store: str | PostgresServer, *, calm: bool
+        self, run: str, folder: Path, sizes: Sizes, store: str | PostgresServer, pace: float | None
     ) -> None:
         self.sizes = sizes
         self.folder = folder
@@ -80,7 +92,7 @@ class Fleet:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "PYTHONUNBUFFERED": "1",
         }
-        self._quick = not calm
+        self._pace = pace
         self.store = store if isinstance(store, str) else store.url()
         if self.database is not None:
             self.parts["postgres"] = self.database
@@ -115,6 +127,14 @@ class Fleet:
             found.setdefault(part.sort, []).append(part.name)
         return {sort: tuple(some) for sort, some in found.items()} | {"link": tuple(self.links)}
 
+    def _tuned(self, quick: Mapping[str, float]) -> dict[str, object]:
+        """Short intervals at the pace of the machine; without a pace, the usual ones."""
+        if self._pace is None:
+            return {}
+        return {
+            key: many * self._pace if key.endswith("_s") else many for key, many in quick.items()
+        }
+
     def _link(self, who: str, to: str, port: int) -> int:
         """A proxy; answers its port."""
         name = f"{who}>{to}"
@@ -131,7 +151,7 @@ class Fleet:
         return ",".join(f"tcp://{HOST}:{port}" for port in links)
 
     def _add_dispatchers(self) -> None:
-        tuned = {**(QUICK if self._quick else {}), **ALWAYS}
+        tuned = {**self._tuned(QUICK), **ALWAYS}
         for n, (front, back) in enumerate(zip(self._frontends, self._backends, strict=True), 1):
             name = f"dispatcher-{n}"
             words = ["--store", self._store_for(name), "--frontend", f"{HOST}:{front}"]
@@ -150,7 +170,7 @@ class Fleet:
         return where._replace(netloc=f"{account}{HOST}:{port}").geturl()
 
     def _add_workers(self) -> None:
-        tuned: dict[str, object] = {**(QUICK_WORKER if self._quick else {}), "engine": "off"}
+        tuned = {**self._tuned(QUICK_WORKER), "engine": "off"}
         if self._http:
             urls = (f"http://{HOST}:{port}" for port in self._http)
             tuned |= {"files_url": ",".join(urls)}
@@ -166,7 +186,7 @@ class Fleet:
             self._add(f"plain-{n}", [*program, f"tcp://{HOST}:{port}"])
 
     def _add_gateways(self) -> None:
-        tuned = {**(QUICK_GATEWAY if self._quick else {}), "files": self.folder / "files"}
+        tuned = {**self._tuned(QUICK_GATEWAY), "files": self.folder / "files"}
         for n, port in enumerate(self._http, 1):
             name = f"gateway-{n}"
             words = ["--http", f"{HOST}:{port}", "--connect", self._ways(name, self._frontends)]

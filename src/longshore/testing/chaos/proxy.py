@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from contextlib import suppress
 from enum import StrEnum
 
@@ -82,7 +83,7 @@ class Proxy:
 
     def _drop_all(self) -> None:
         for writer in self._connections:
-            writer.transport.abort()
+            _reset(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Passes one connection on until either side has enough of it."""
@@ -99,7 +100,7 @@ class Proxy:
             )
             await asyncio.gather(*ways)
         except OSError:
-            writer.transport.abort()  # as the kernel does if nobody listens
+            _reset(writer)  # as the kernel does if nobody listens
         finally:
             for one in filter(None, (writer, there)):
                 self._connections.discard(one)
@@ -123,3 +124,12 @@ def _at_once(writer: asyncio.StreamWriter) -> None:
     if found is not None:
         with suppress(OSError):
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """The other end gets a reset, not a good end."""
+    found = writer.get_extra_info("socket")
+    if found is not None:
+        with suppress(OSError):
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

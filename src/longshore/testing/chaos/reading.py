@@ -29,16 +29,20 @@ async def unended(connection: Connection) -> tuple[Job, ...]:
 
 
 async def drained(connection: Connection, within_s: float, writer: Writer) -> bool:
-    """Waits until no job is left; notes what is left after so long."""
+    """Waits until no job is left; notes what is left once nothing has ended for so long."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     left: tuple[Job, ...] = ()
+    before: set[UUID] = set()
     words: list[str] = ["no dispatcher answered"]
     while loop.time() < deadline:
         try:
             left = await unended(connection)
             if not left and not await _has_mail(connection):
                 return True
+            now = {job.id for job in left}
+            if now != before:
+                before, deadline = now, loop.time() + within_s
             words = [f"job {job.number} {job.id} ({job.kind}) is {job.state}" for job in left[:10]]
         except Unavailable as error:
             words = [str(error)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import subprocess
 import threading
 import time
@@ -23,7 +24,7 @@ from longshore.model.schedule import Catchup, NewSchedule, Overlap, Rules, Spec,
 from longshore.testing.chaos import app, history, reading
 from longshore.testing.chaos.clients import Client
 from longshore.testing.chaos.faults import LOOK_S, Nemesis, close_all, start_all
-from longshore.testing.chaos.fleet import Fleet, Sizes
+from longshore.testing.chaos.fleet import Fleet, Sizes, pace_of
 from longshore.testing.chaos.history import AnyEvent, Began, Hiccup, Phase, Writer
 from longshore.testing.chaos.parts import end_marked
 from longshore.testing.chaos.plan import Deed, Fault, Shape, plan
@@ -54,9 +55,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
     every_s: float = 2.0
     """How long from one fault to the next, on average."""
     calm_settings: bool = False
-    drain_s: float = 90.0
+    drain_s: float = 60.0
+    """It gives up once nothing has ended for so long although all faults are over."""
     sorts: tuple[str, ...] = SORTS
-    actors: bool = True
 
 
 class Outcome(Struct, frozen=True):
@@ -66,7 +67,6 @@ class Outcome(Struct, frozen=True):
     faults: tuple[Fault, ...]
     store: str
     left_out: tuple[str, ...]
-    left_behind: tuple[int, ...] = ()
 
 
 def run(
@@ -135,7 +135,10 @@ class _Run:
         self._writer = Writer(wanted.folder / "history.jsonl")
         stack.callback(self._writer.close)
         store = self._store()
-        self._fleet = Fleet(mark, wanted.folder, wanted.sizes, store, calm=wanted.calm_settings)
+        pace = None if wanted.calm_settings else pace_of(machine_load())
+        if pace is not None and pace > 1:
+            told(f"the machine is busy: leases and other intervals are {pace:.1f} times as long")
+        self._fleet = Fleet(mark, wanted.folder, wanted.sizes, store, pace)
         self._background = Background()
         stack.callback(self._background.close)
         stack.callback(self._end_parts)
@@ -289,24 +292,23 @@ class _Run:
         """No fault and no new call any more: all comes to its end, and is read."""
         self._phase("calm")
         background = self._background
-        within_s = self._wanted.drain_s
-        background.run(self._finish_calls(within_s), meanwhile)
-        background.run(self._read(within_s), meanwhile)
+        background.run(self._finish_calls(), meanwhile)
+        background.run(self._read(), meanwhile)
         self._phase("over")
 
-    async def _finish_calls(self, within_s: float) -> None:
+    async def _finish_calls(self) -> None:
         self._stop.set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(self._wanted.drain_s):
                 await asyncio.gather(*self._submitting)
                 await asyncio.gather(*(client.finish() for client in self._clients))
 
-    async def _read(self, within_s: float) -> None:
+    async def _read(self) -> None:
         writer = self._writer
         async with Connection(self._fleet.own_address, timeout_s=READY_S) as connection:
             with suppress(Unavailable):
                 await connection.schedules.pause(reading.SCHEDULE)
-            is_drained = await reading.drained(connection, within_s, writer)
+            is_drained = await reading.drained(connection, self._wanted.drain_s, writer)
             self._told("everything has ended" if is_drained else "not everything has ended")
             await self._hear_the_last()
             self._phase("read")
@@ -353,3 +355,8 @@ def new_folder(where: Path, seed: int) -> Path:
             folder.mkdir(parents=True)
             return folder
     raise InvalidInput(f"{where} has too many runs of seed {seed}; remove some")
+
+
+def machine_load() -> float:
+    """How many processes want to run for each core."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1)
