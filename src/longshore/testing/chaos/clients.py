@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import UUID
@@ -44,6 +44,8 @@ class Client:
         self.name = name
         self.unended: set[str] = set()
         """What was accepted, and whose end this client has not heard of."""
+        self.to_be_told: set[str] = set()
+        """What was accepted with a callback."""
         self._menu = menu
         self._writer = writer
         self._per_s = per_s
@@ -77,24 +79,18 @@ class Client:
             return self._tell(self._chance.choice(actors), actors)
         return self._call(self._menu.next(actors), actors)
 
-    async def finish(self) -> None:
-        """All that was begun is accepted."""
+    async def finish(self, within_s: float) -> None:
+        """All that was begun is accepted, or given up after so long without an answer."""
         while self._calls:
-            await asyncio.wait(self._calls)
-
-    async def heard_all(self) -> None:
-        """It was told the end of all that was accepted."""
-        while True:
-            if not self.unended:
-                return
-            await asyncio.sleep(PAUSE_S)
+            done, _ = await asyncio.wait(
+                self._calls, timeout=within_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                await _cancelled(self._calls)
 
     async def close(self) -> None:
         """Gives up what is not done."""
-        tasks = [*self._calls, *filter(None, (self._watching,))]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _cancelled([*self._calls, *filter(None, (self._watching,))])
         self._connection.close()
 
     # calls
@@ -108,6 +104,8 @@ class Client:
         for called in batch.called:
             self._writer.add(Accepted(job=called.job))
             self.unended.add(called.job)
+            if called.callback:
+                self.to_be_told.add(called.job)
         if batch.cancels:
             await asyncio.sleep(self._chance.uniform(0, 0.5))
             ids = [UUID(one.job) for one in batch.called]
@@ -187,6 +185,12 @@ class Client:
                 )
             if not ended:
                 await asyncio.sleep(PAUSE_S)
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in (all_of := list(tasks)):
+        task.cancel()
+    await asyncio.gather(*all_of, return_exceptions=True)
 
 
 def _by(called: Called, client: str) -> Called:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from longshore.client.connection import Connection
@@ -20,6 +20,8 @@ AT_ONCE = 16
 SCHEDULE = "ticks"
 EVERY_S = 1.0
 MOST_FIRES = 100
+LOOK_S = 0.5
+SHOWN = 10
 LIVE = tuple(state for state in type(next(iter(TERMINAL))) if state not in TERMINAL)
 
 
@@ -28,39 +30,61 @@ async def unended(connection: Connection) -> tuple[Job, ...]:
     return (await connection.jobs(JobFilter(states=LIVE, limit=100))).jobs
 
 
-async def drained(connection: Connection, within_s: float, writer: Writer) -> bool:
-    """Waits until no job is left; notes what is left once nothing has ended for so long."""
+async def drained(
+    connection: Connection,
+    within_s: float,
+    writer: Writer,
+    unheard: Callable[[], Iterable[str]] = lambda: (),
+) -> bool:
+    """Waits until nothing is left to do; notes what is left once nothing happened for so long.
+
+    `unheard` names what somebody outside of the store still waits for.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
-    left: tuple[Job, ...] = ()
-    before: set[UUID] = set()
-    words: list[str] = ["no dispatcher answered"]
+    left: dict[str, str] = {}
+    before: tuple[object, ...] = ()
     while loop.time() < deadline:
         try:
-            left = await unended(connection)
-            if not left and not await _has_mail(connection):
+            left, turns = await _left(connection)
+            left |= {one: f"{one} waits to be told" for one in unheard()}
+            now = (frozenset(left), turns)
+            if not left and now == before:
                 return True
-            now = {job.id for job in left}
             if now != before:
                 before, deadline = now, loop.time() + within_s
-            words = [f"job {job.number} {job.id} ({job.kind}) is {job.state}" for job in left[:10]]
         except Unavailable as error:
-            words = [str(error)]
-        await asyncio.sleep(0.2)
-    for place, job in enumerate(left[:5]):
-        try:
-            words[place] = f"{job.id} ({job.kind}): {(await connection.why(job.id)).why}"
-        except LongshoreError:
-            break
-    writer.add(Left(jobs=len(left), examples=tuple(words)))
+            left = {"store": str(error)}
+        await asyncio.sleep(LOOK_S)
+    await _note_left(connection, left, writer)
     return False
 
 
-async def _has_mail(connection: Connection) -> bool:
+async def _left(connection: Connection) -> tuple[dict[str, str], tuple[int, ...]]:
+    """What is still to be done, each with words, and how many turns each actor has had."""
+    jobs = await unended(connection)
+    left = {str(job.id): f"job {job.id} ({job.kind}) is {job.state}" for job in jobs}
+    turns: list[int] = []
     async for actor in connection.actors.all(ActorFilter(type=app.ledgers.type)):
+        turns.append(actor.turn)
         if actor.unread or actor.job is not None:
-            return True
-    return False
+            left[actor.key] = f"actor {actor.key} has {actor.unread} messages to read"
+    view = await connection.schedules.show(SCHEDULE, MOST_FIRES)
+    for fire in view.fires:
+        if not fire.settled:
+            left[str(fire.nominal_at)] = f"the time {fire.nominal_at} is {fire.fate}"
+    return left, tuple(turns)
+
+
+async def _note_left(connection: Connection, left: dict[str, str], writer: Writer) -> None:
+    """Notes what is left; of jobs, why."""
+    words: list[str] = []
+    for name, said in list(left.items())[:SHOWN]:
+        try:
+            words.append(f"{said}: {(await connection.why(UUID(name))).why}")
+        except (LongshoreError, ValueError):
+            words.append(said)
+    writer.add(Left(jobs=len(left), examples=tuple(words)))
 
 
 async def read_all(connection: Connection, jobs: Iterable[str], writer: Writer) -> None:

@@ -23,6 +23,8 @@ class Receiver:
         self._chance = random.Random(f"receiver {seed}")
         self._server: asyncio.Server | None = None
         self.url = ""
+        self.told: set[str] = set()
+        """Of which jobs it heard."""
 
     async def start(self) -> None:
         """It listens; `url` says where."""
@@ -47,6 +49,7 @@ class Receiver:
         writer.close()
 
     def _note(self, said: dict[str, dict[str, str]]) -> None:
+        self.told.add(said["data"]["id"])
         self._writer.add(Told(job=said["data"]["id"], state=said["data"]["state"]))
 
 

@@ -298,19 +298,24 @@ class _Run:
 
     async def _finish_calls(self) -> None:
         self._stop.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._wanted.drain_s):
-                await asyncio.gather(*self._submitting)
-                await asyncio.gather(*(client.finish() for client in self._clients))
+        await asyncio.gather(*self._submitting)
+        await asyncio.gather(*(client.finish(self._wanted.drain_s) for client in self._clients))
+
+    def _unheard(self) -> Iterator[str]:
+        """What clients and the receiver still wait for."""
+        for client in self._clients:
+            yield from client.unended
+            yield from client.to_be_told - self._receiver.told
 
     async def _read(self) -> None:
         writer = self._writer
         async with Connection(self._fleet.own_address, timeout_s=READY_S) as connection:
             with suppress(Unavailable):
                 await connection.schedules.pause(reading.SCHEDULE)
-            is_drained = await reading.drained(connection, self._wanted.drain_s, writer)
+            is_drained = await reading.drained(
+                connection, self._wanted.drain_s, writer, self._unheard
+            )
             self._told("everything has ended" if is_drained else "not everything has ended")
-            await self._hear_the_last()
             self._phase("read")
             bodies = history.read(self._wanted.folder / "bodies.jsonl")
             own = {one.job for one in bodies if isinstance(one, Began)}
@@ -324,12 +329,6 @@ class _Run:
         for client in self._clients:
             await client.close()
         await self._receiver.close()
-
-    async def _hear_the_last(self) -> None:
-        """Clients hear of what has ended."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(10):
-                await asyncio.gather(*(client.heard_all() for client in self._clients))
 
     def _end_parts(self) -> None:
         for part in reversed(list(self._fleet.start_order())):
