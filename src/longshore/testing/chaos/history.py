@@ -17,6 +17,8 @@ from msgspec import Struct
 
 BODIES_VARIABLE = "CHAOS_BODIES"
 """Names the file to which bodies add their lines."""
+PAUSED = "paused"
+"""What becomes of a nominal time that was not decided when its schedule was paused."""
 WORKER_VARIABLE = "CHAOS_WORKER"
 """Names the worker process in whose environment a body runs."""
 
@@ -140,7 +142,7 @@ class Fires(Event, frozen=True, kw_only=True, omit_defaults=True):
     every_s: float
     fires: tuple[tuple[float, str, int, str, str], ...]
     paused_at: float = 0.0
-    """By the store's clock: times after it have no run. 0: it is not paused."""
+    """By the store's clock: times not decided by then have no run. 0: it is not paused."""
 
 
 class Versions(Event, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,7 +14,16 @@ from longshore.model.job import Job, JobFilter
 from longshore.payload.values import unpack
 from longshore.testing.chaos import app
 from longshore.testing.chaos.clients import attempt_in
-from longshore.testing.chaos.history import Applied, Fires, Found, Left, Missing, Versions, Writer
+from longshore.testing.chaos.history import (
+    PAUSED,
+    Applied,
+    Fires,
+    Found,
+    Left,
+    Missing,
+    Versions,
+    Writer,
+)
 
 AT_ONCE = 16
 SCHEDULE = "ticks"
@@ -22,6 +31,8 @@ EVERY_S = 1.0
 MOST_FIRES = 100
 LOOK_S = 0.5
 SHOWN = 10
+WAS_PAUSED = "the schedule was paused"
+"""As `core.schedules` says why it skips a time."""
 LIVE = tuple(state for state in type(next(iter(TERMINAL))) if state not in TERMINAL)
 
 
@@ -151,7 +162,7 @@ async def note_fires(connection: Connection, writer: Writer) -> None:
     fires = tuple(
         (
             fire.nominal_at.timestamp(),
-            str(fire.fate),
+            PAUSED if fire.why == WAS_PAUSED else str(fire.fate),
             fire.count,
             "" if fire.subject is None else str(fire.subject),
             "" if fire.outcome is None else str(fire.outcome),

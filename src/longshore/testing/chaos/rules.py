@@ -12,6 +12,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from longshore.testing.chaos.facts import ENDS, SUCCEEDED, Body, Facts, Job
+from longshore.testing.chaos.history import PAUSED
 from longshore.testing.chaos.overlaps import limits_exceeded, two_owners
 
 
@@ -162,7 +163,7 @@ def schedules(facts: Facts) -> Iterator[Found]:
             if lacking:
                 yield name, f"{lacking} nominal times after {before[0]:.0f} have no fate"
         for at, fate, _, subject, outcome in found.fires:
-            if found.paused_at and at > found.paused_at:
+            if fate == PAUSED and found.paused_at:
                 continue
             if fate not in ("submitted", "caught_up"):
                 yield name, f"the nominal time {at:.0f} is {fate}, and all are to be submitted"

@@ -239,9 +239,10 @@ def test_every_rule_is_seen_to_fail() -> None:
     assert {rule for rule, _ in BAD.values()} == set(RULES)
 
 
-def test_times_after_the_pause_of_a_schedule_need_no_run() -> None:
-    late = (*fires(100.0).fires, (101.0, "skipped", 1, "", ""))
-    assert judged(instead(fires(fires=late, paused_at=100.5))).is_kept
+def test_times_that_the_pause_of_a_schedule_skips_need_no_run() -> None:
+    late = (*fires(100.0).fires, (101.0, h.PAUSED, 1, "", ""))
+    assert judged(instead(fires(fires=late, paused_at=101.5))).is_kept
+    assert not judged(instead(fires(fires=late))).is_kept
 
 
 def twice(*faults: h.AnyEvent, sort: str = "step", worker: str = "worker-2.1") -> Verdict:
