@@ -41,6 +41,8 @@ def test_a_short_run_on_a_postgres_of_its_own_keeps_all_promises(tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert (report["kept"], report["store"], report["seed"]) == (True, "PostgreSQL", 42)
+    shape = "--workers 1 --clients 2 --rate 5.0 --every 1.5"
+    assert report["again"] == f"longshore chaos --seed 42 --seconds 10 {shape}"
     verdict = report["verdict"]
     assert verdict["accepted"] == verdict["finished"] > 20
     assert verdict["broken"] == []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from longshore.cli.options import Whole, duration, examples, json_option
 from longshore.cli.view.show import json_line, print_text
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 BROKEN = 1
 Command = TypeVar("Command", bound=Callable[..., Any])
+_SHAPING = (
+    "dispatchers",
+    "workers",
+    "plain_workers",
+    "web_workers",
+    "gateways",
+    "clients",
+    "rate",
+    "every",
+    "calm_settings",
+)
 _WHERE = Path(".longshore/chaos")
 
 
@@ -94,6 +106,7 @@ def chaos(as_json: bool, **given: Any) -> int:
         shape=_shape(wanted),
         verdict=judge(outcome.events),
         left_out=outcome.left_out,
+        again=_again(wanted, given),
     )
     page = wanted.folder / "report.html"
     page.write_text(html(report))
@@ -148,6 +161,19 @@ def _shape(wanted: Wanted) -> str:
         "clients": sizes.clients,
     }
     return ", ".join(f"{n} {name}" for name, n in many.items())
+
+
+def _again(wanted: Wanted, given: dict[str, Any]) -> str:
+    """The command of this run, with what was not left to itself."""
+    words = ["longshore chaos", f"--seed {wanted.seed}", f"--seconds {wanted.seconds:g}"]
+    context = click.get_current_context()
+    for name in _SHAPING:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = f"--{name.replace('_', '-')}"
+            words.append(flag if given[name] is True else f"{flag} {given[name]}")
+    if given["store"]:
+        words.append("--store sqlite" if given["store"] == "sqlite" else "--store URL")
+    return " ".join(words)
 
 
 @contextmanager

@@ -39,6 +39,8 @@ class Report(Struct, frozen=True, kw_only=True):
     shape: str
     verdict: Verdict
     left_out: tuple[str, ...]
+    again: str
+    """The command that breaks the same things again."""
 
     def as_json(self) -> dict[str, object]:
         """For programs: the numbers, and all that was broken."""
@@ -47,12 +49,6 @@ class Report(Struct, frozen=True, kw_only=True):
         assert isinstance(verdict, dict)
         del verdict["outcomes_at_s"]
         return {"kept": self.verdict.is_kept, **found}
-
-    @property
-    def again(self) -> str:
-        """The command that breaks the same things again."""
-        store = " --store sqlite" if self.store == "SQLite" else ""
-        return f"longshore chaos --seed {self.seed} --seconds {self.seconds:g}{store}"
 
 
 def show(report: Report, console: Console, page: Path) -> None:
