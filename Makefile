@@ -6,12 +6,13 @@ PYTHON ?= python3
 TESTS ?= tests/system tests/browser tests/interop tests/simulation tests/conformance tests/unit tests/tidy
 # More than there are cores in a small machine: many tests wait for processes, not for a core.
 PROCESSES ?= 3
+HOURS ?= 8
 BIN := .venv/bin
 
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format docs reference bench bench-full clean
+.PHONY: help demo test check format docs reference bench bench-full soak clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +60,10 @@ bench:  ## measure speed, beside the limit and beside others; less than twenty m
 bench-full:  ## the same with more of everything; about an hour
 	@scripts/setup dev servers engine bench
 	@$(BIN)/python bench/run.py --full $(BENCH)
+
+soak:  ## break real processes for hours, one seed after the other, until a promise is broken (HOURS=8)
+	@scripts/setup dev servers
+	@$(BIN)/python scripts/soak.py $(HOURS)
 
 clean:  ## remove what these targets made
 	@rm -rf .venv .venvs site bench/.venv bench/.venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

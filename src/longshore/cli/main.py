@@ -63,6 +63,7 @@ _COMMANDS: Final = {
     "migrate": "commands.store:migrate",
     "doctor": "commands.doctor:doctor",
     "simulate": "commands.simulate:simulate",
+    "chaos": "commands.chaos:chaos",
     "completion": "completing:completion",
     "version": "commands.version:version",
 }

@@ -464,7 +464,8 @@ def die_with(parent: int, by: signal.Signals) -> Callable[[], None]:
     libc = _libc()
 
     def in_child() -> None:
-        signal.signal(by, signal.SIG_DFL)
+        if by is not signal.SIGKILL:  # which nobody can ignore, nor say so
+            signal.signal(by, signal.SIG_DFL)
         libc.prctl(_PR_SET_PDEATHSIG, int(by), 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
