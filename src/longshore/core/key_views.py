@@ -50,8 +50,8 @@ def key_view(
     if bounds.concurrency is not None and len(holders) >= bounds.concurrency:
         began = _full_at(limit.key, rules, holders)
         full_s, full_at = max(0.0, (now - began) / 1e6), _moment(began)
-    times = next_s, full_s, next_at, full_at
-    view = KeyView(limit.key, *bounds, len(holders), shown, waits, *times)
+    held = len(holders), shown, waits
+    view = KeyView(limit.key, *bounds, *held, next_s, full_s, next_at, full_at)
     return replace(view, is_waited_for=waits or (is_wanted and is_full(view)))
 
 
