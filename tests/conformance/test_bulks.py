@@ -336,7 +336,8 @@ async def test_a_store_that_is_away_changes_nothing_of_the_outcome(
         await scene.accepted(*(a_job() for _ in range(5)))
     verbs = ["put_bulk", *["advance_bulk"] * 2, "running_bulks"]
     faulty = FaultyStore(store, scripted(*((verb, fault) for verb in verbs)))
-    value = {"priority": {"priority": 5}, "move": {"queue": "mail"}}.get(action, {})
+    values: dict[str, dict[str, object]] = {"priority": {"priority": 5}, "move": {"queue": "mail"}}
+    value = values.get(action, {})
     new = a_bulk(action, JobFilter(kind="work"), **value)
     for _ in range(20):
         try:

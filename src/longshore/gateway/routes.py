@@ -8,6 +8,7 @@ from longshore.core.access import Right
 from longshore.gateway import access, actors, fleet, groups, job_streams, jobs, web_routes
 from longshore.gateway import models as m
 from longshore.gateway import web_models as w
+from longshore.gateway.bulks import BULK_OPERATIONS
 from longshore.gateway.file_routes import FILE_OPERATIONS
 from longshore.gateway.limits import LIMIT_ROUTES
 from longshore.gateway.operation import Operation
@@ -373,6 +374,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: m.QueuePaused},
     ),
     *LIMIT_ROUTES,
+    *BULK_OPERATIONS,
     Operation(
         method="GET",
         path="/dispatcher/workers/",
