@@ -301,7 +301,7 @@ def search_words(wanted: JobFilter) -> str:
         for name, value in (
             ("kind", wanted.kind),
             ("queue", wanted.queue),
-            ("state", ",".join(wanted.states) or None),
+            ("state", _state_words(wanted.states)),
             ("worker", None if wanted.worker is None else str(wanted.worker)),
             ("group", None if wanted.group is None else str(wanted.group)),
             ("since", None if wanted.since is None else wanted.since.isoformat()),
@@ -313,6 +313,13 @@ def search_words(wanted: JobFilter) -> str:
     ]
     labels = [term("label", one) for one in wanted.labels]
     return " ".join([*terms, *labels, *map(_arg_term, wanted.args)])
+
+
+def _state_words(states: tuple[JobState, ...]) -> str | None:
+    for word, several in (("live", LIVE), ("ended", _ENDED)):
+        if set(states) == set(several):
+            return word
+    return ",".join(states) or None
 
 
 def _arg_term(one: ArgTerm) -> str:

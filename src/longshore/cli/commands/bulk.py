@@ -63,12 +63,12 @@ def act_on_all(context: click.Context, wanted: Wanted, given: dict[str, Any]) ->
         return new, await connection.bulks.plan(new)
 
     new, plan = ask(context, count)
-    if given["plan"]:
+    if given["plan"] or not plan.would:
         print_answer(given["as_json"], plan_json(new, plan), "\n".join(plan_lines(new, plan)))
         return
     for line in plan_lines(new, plan):
         note(line)
-    if plan.would and not given["yes"]:
+    if not given["yes"]:
         _confirm(new, plan)
     _begin(context, structs.replace(new, expected=plan.matched), given)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Self
 
 from rich.text import Text
@@ -15,6 +16,7 @@ from longshore.client.connection import Connection
 from longshore.core.bulk_words import progress_words, refusal_lines
 from longshore.core.bulks import action_words, search_words, share
 from longshore.core.text import visible
+from longshore.errors import Unavailable
 from longshore.model.bulk import BulkRun, BulkState
 from longshore.run.ready import note
 
@@ -61,7 +63,9 @@ async def wait_for_bulk(connection: Connection, bulk: BulkRun) -> BulkRun:
     with (_Live if sys.stderr.isatty() else _Lines)(bulk) as view:
         while bulk.state is BulkState.RUNNING:
             await asyncio.sleep(LOOK_S)
-            bulk = await connection.bulks.show(bulk.new.id)
+            # The bulk outlives dispatchers: it waits for another one.
+            with suppress(Unavailable):
+                bulk = await connection.bulks.show(bulk.new.id)
             view.show(bulk)
     return bulk
 

@@ -35,7 +35,7 @@ async function run(button) {
 }
 
 // Calls the API; answers null, and says why, if it was refused.
-async function call(button, body) {
+export async function call(button, body) {
   button.disabled = true;
   try {
     const answer = await fetch(root() + button.dataset.path, {
@@ -68,7 +68,7 @@ function planned(plan) {
 }
 
 // Asks in a dialog; answers the text that was edited, an empty text, or null if it was left.
-function ask(title, { words = "", text, go }) {
+export function ask(title, { words = "", text, go }) {
   const dialog = document.createElement("dialog");
   const form = element("form", "", { method: "dialog" });
   form.append(element("h2", title));

@@ -1,0 +1,36 @@
+// An action on all jobs that match a search: counts them, asks, and begins it.
+import { ask, call, say } from "./actions.js";
+
+export function actOnAll() {
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("form.on-all");
+    if (!form) return;
+    event.preventDefault();
+    run(form);
+  });
+}
+
+async function run(form) {
+  const given = new FormData(form);
+  const action = given.get("action");
+  const value = given.get("value").trim();
+  const body = { query: form.dataset.query, action };
+  if (action === "priority") body.priority = /^[+-]?\d+$/.test(value) ? Number(value) : value;
+  if (action === "move") body.queue = value;
+  const button = form.querySelector("button");
+  const plan = await call(button, { ...body, plan: true });
+  if (!plan) return;
+  if (!plan.would) return say(counted(plan).join("; "));
+  const words = form.querySelector("select").selectedOptions[0].textContent.replace("…", value);
+  if ((await ask(`${words}: ${amount(plan.would, plan)}?`, { words: counted(plan).join("\n"), go: "Do it" })) === null) return;
+  const bulk = await call(button, { ...body, expected: plan.complete ? plan.matched : 0 });
+  if (bulk) say(`Bulk ${bulk.number} has begun.`);
+}
+
+const amount = (count, plan) => `${count.toLocaleString("en")}${plan.complete ? "" : "+"} job${count === 1 ? "" : "s"}`;
+
+function counted(plan) {
+  const states = Object.entries(plan.states).map(([state, count]) => `${count.toLocaleString("en")} ${state.replaceAll("_", " ")}`);
+  const first = `${amount(plan.matched, plan)} match${plan.matched === 1 ? "es" : ""}${states.length ? `: ${states.join(", ")}` : ""}.`;
+  return [first, ...plan.refused.map((one) => `${one.count.toLocaleString("en")} stay as they are: each ${one.why}.`)];
+}
