@@ -69,6 +69,13 @@ def check_bulk(new: NewBulk) -> None:
             "the search is empty, and so means every job there is; say which jobs: state:live or "
             "state:ended, for example, if all of these are meant"
         )
+    for name, at in (("since", new.wanted.since), ("until", new.wanted.until)):
+        if at is not None and at.utcoffset() is None:
+            raise InvalidInput(
+                f"{name} {at.isoformat()} has no time zone; give a time with its zone"
+            )
+    if new.expected < 0:
+        raise InvalidInput(f"expected is {new.expected}; give a count, 0 or more")
     if (new.priority is None) is (new.action is BulkAction.PRIORITY):
         raise _value("priority", new, f"from {MIN_PRIORITY} to {MAX_PRIORITY}")
     if (new.queue is None) is (new.action is BulkAction.MOVE):
@@ -243,7 +250,7 @@ def planned(new: NewBulk, found: JobPage) -> BulkPlan:
     states: dict[JobState, int] = {}
     for job in meant:
         states[job.state] = states.get(job.state, 0) + 1
-    is_full = len(found.jobs) >= new.wanted.limit
+    is_full = len(found.jobs) >= new.wanted.limit > 0
     go_on = found.jobs[-1].number if is_full and found.stopped_at is None else found.stopped_at
     return BulkPlan(
         matched=len(meant),

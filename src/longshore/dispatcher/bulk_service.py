@@ -7,6 +7,7 @@ after that page.
 
 from __future__ import annotations
 
+import logging
 from copy import copy
 from enum import Enum, auto
 from typing import assert_never
@@ -26,11 +27,20 @@ from longshore.core.access import (
 )
 from longshore.core.bulks import check_bulk, look_for, page_of, planned, with_states
 from longshore.dispatcher.runtime_protocol import Runtime
-from longshore.errors import InvalidInput, NotAllowed, NotFound, from_code
+from longshore.errors import (
+    InvalidInput,
+    LongshoreError,
+    NotAllowed,
+    NotFound,
+    StoreUnavailable,
+    from_code,
+)
 from longshore.model.bulk import BulkAction, BulkPlan, BulkRun, BulkState, NewBulk
 from longshore.model.job import DEFAULT_QUEUE, Refused
 from longshore.ports import Store
 from longshore.wire import bulk_messages as b
+
+log = logging.getLogger("longshore.dispatcher")
 
 
 class Turn(Enum):
@@ -69,7 +79,7 @@ class BulkService:
 
     async def start(self, request: b.StartBulk) -> BulkRun:
         """Begins a bulk."""
-        new = await self._checked(request.new)
+        new = await self._checked(structs.replace(request.new, id=request.id))
         made = await self._store.put_bulk(new, self._settings.max_bulks)
         if isinstance(made, Refused):
             raise from_code(made.code, made.message)
@@ -138,7 +148,18 @@ class BulkService:
 
     async def look(self) -> list[Turn]:
         """Does a page of each bulk that runs."""
-        return [await self._page(bulk) for bulk in await self._store.running_bulks()]
+        return [await self._surely(bulk) for bulk in await self._store.running_bulks()]
+
+    async def _surely(self, bulk: BulkRun) -> Turn:
+        """Does a page. A bulk that no store can do holds up neither others nor the dispatcher."""
+        try:
+            return await self._page(bulk)
+        except StoreUnavailable:
+            raise
+        except LongshoreError as error:
+            number = bulk.number
+            log.error("bulk %d cannot go on; `longshore bulk cancel %d`: %s", number, number, error)
+            return Turn.LATE
 
     async def _page(self, bulk: BulkRun) -> Turn:
         most = self._settings.bulk_page_jobs
