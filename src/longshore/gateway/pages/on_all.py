@@ -13,8 +13,8 @@ from longshore.gateway.pages.html import Html, h, joined
 from longshore.gateway.pages.page import View
 from longshore.model.bulk import BulkAction, BulkRun, BulkState
 
-SHOWN_BULKS: Final = 5
-"""So many bulks the page shows, the newest."""
+SHOWN_BULKS: Final = 10
+"""Among so many bulks, the newest, the page looks for those that run."""
 _WORDS: Final = {
     BulkAction.CANCEL: "Cancel",
     BulkAction.RETRY: "Retry",
@@ -57,14 +57,13 @@ def on_all_form(search: str, view: View) -> Html | None:
 
 
 def bulks_list(bulks: Sequence[BulkRun], view: View) -> Html | None:
-    """The newest bulks, and how far they are."""
-    if not bulks:
+    """The bulks that run, and the newest: how far they are."""
+    shown = [one for one in bulks if one.state is BulkState.RUNNING or one is bulks[0]]
+    if not shown:
         return None
-    heads = ("bulk#", "action", "search", "progress", "began", "")
-    table = parts.table(heads, [_row(one, view) for one in bulks], "Actions on all that match")
-    running = sum(one.state is BulkState.RUNNING for one in bulks)
-    title = f"Actions on all that match, {running} running" if running else "Earlier actions"
-    return h("details", h("summary", title), table, class_="bulks", open=running > 0)
+    heads = ("bulk#", "action on all", "search", "progress", "began", "")
+    rows = [_row(one, view) for one in shown]
+    return h("div", parts.table(heads, rows, "Actions on all that match"), class_="card")
 
 
 def _row(bulk: BulkRun, view: View) -> list[Html | str | None]:

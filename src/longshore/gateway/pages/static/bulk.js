@@ -15,8 +15,13 @@ async function run(form) {
   const action = given.get("action");
   const value = given.get("value").trim();
   const body = { query: form.dataset.query, action };
-  if (action === "priority") body.priority = /^[+-]?\d+$/.test(value) ? Number(value) : value;
-  if (action === "move") body.queue = value;
+  if (action === "priority") {
+    if (!/^[+-]?\d{1,5}$/.test(value)) return say("Give the new priority, a whole number like 5.", true);
+    body.priority = Number(value);
+  } else if (action === "move") {
+    if (!value) return say("Give the queue to move to.", true);
+    body.queue = value;
+  }
   const button = form.querySelector("button");
   const plan = await call(button, { ...body, plan: true });
   if (!plan) return;
