@@ -180,7 +180,7 @@ def test_a_running_bulk_shows_how_far_it_is_and_can_be_cancelled(page: Page, sit
     expect(page.locator(".toast")).to_contain_text("is cancelled")
     expect(row).to_contain_text("cancelled: ")
     stopped = site.call("GET", f"/dispatcher/bulk/{begun['number']}")
-    assert (stopped["state"], stopped["stopped_by"]) == ("cancelled", "local")
+    assert (stopped["state"], stopped["stopped_by"]) == ("cancelled", "a client")
     assert stopped["done"] < 400
 
 
