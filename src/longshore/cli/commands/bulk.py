@@ -117,7 +117,7 @@ def _begin(context: click.Context, new: NewBulk, given: dict[str, Any]) -> None:
 @click.group(
     epilog=examples(
         "longshore jobs state:failed kind:report --all retry",
-        "longshore bulk ls",
+        "longshore bulk ls --json",
         "longshore bulk show 3",
         "longshore bulk cancel 3",
     ),
@@ -154,9 +154,9 @@ def ls(context: click.Context, /, before: int | None, limit: int, **given: Any) 
 @click.option("--wait", is_flag=True, help="Wait until it is done.")
 @client_options
 def show(context: click.Context, /, ref: Ref, wait: bool, **given: Any) -> None:
-    """Show one bulk: what it does, how far it is, and which jobs it left as they were.
+    """Show one bulk, and how far it is.
 
-    BULK is its number or its id.
+    It names a few of the jobs that it left as they were. BULK is its number or its id.
     """
 
     async def look(connection: Connection) -> BulkRun:
