@@ -35,9 +35,10 @@ def launched() -> Iterator[Browser]:
 class Site:
     """A dashboard, and the API beside it."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, store: Path) -> None:
         self.url: str = process.facts["http"]
         self.process = process
+        self.store = store
 
     def call(self, method: str, path: str, body: object = None, **headers: str) -> Any:
         """What a program gets of the API."""
@@ -65,7 +66,7 @@ def running(folder: Path, *words: str, **more: object) -> Iterator[Site]:
     own += ["--store", f"sqlite:///{folder}/store.db"]
     own += settings(**{**QUICK, **QUICK_WORKER, "stream_poll_s": 0.05, **more})
     with Process("up", *own, *words, cwd=APPS, log=folder / "up.log") as process:
-        yield Site(process.ready())
+        yield Site(process.ready(), folder / "store.db")
 
 
 def watched(page: Page) -> list[str]:

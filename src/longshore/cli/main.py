@@ -41,6 +41,7 @@ _COMMANDS: Final = {
     "job": "commands.jobs:show_job",
     "cancel": "commands.jobs:cancel",
     "retry": "commands.jobs:retry",
+    "bulk": "commands.bulk:bulk",
     "why": "commands.jobs:why",
     "groups": "commands.groups:list_groups",
     "group": "commands.groups:group",

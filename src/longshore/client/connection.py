@@ -12,6 +12,7 @@ from uuid import UUID
 
 from longshore.client.actor_requests import ActorRequests
 from longshore.client.adapters import Dialler
+from longshore.client.bulk_requests import BulkRequests
 from longshore.client.conversation import DEFAULT_ADDRESS as DEFAULT_ADDRESS
 from longshore.client.conversation import Connect, Conversation
 from longshore.client.conversation import parse_addresses as parse_addresses
@@ -335,6 +336,11 @@ class Connection(Conversation):
     def limits(self) -> LimitRequests:
         """The requests about limits."""
         return LimitRequests(self._exchange, partial(next, self._rids), self._new_id)
+
+    @property
+    def bulks(self) -> BulkRequests:
+        """The requests about bulks."""
+        return BulkRequests(self._exchange, partial(next, self._rids), self._new_id)
 
     @property
     def files(self) -> FileRequests:

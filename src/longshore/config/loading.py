@@ -58,6 +58,7 @@ _KINDS: Final[tuple[type[Struct], ...]] = (Config, *_NESTED.values())
 _AT_MOST: Final = {
     "max_value_bytes": LARGEST_VALUE_BYTES,
     "max_batch_bytes": 256 * 1024 * 1024,
+    "bulk_page_jobs": 1000,
 }
 _MAY_BE_ZERO: Final = frozenset(
     {

@@ -122,6 +122,12 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     prune_s: float = 60.0
     """How often a dispatcher removes jobs, groups and workers that are kept no longer."""
 
+    max_bulks: int = 10
+    """How many bulks may run at once."""
+
+    bulk_page_jobs: int = 500
+    """How many jobs a bulk changes in one transaction, at most a thousand."""
+
     plain_expire_s: float = 3.0
     """An idle worker of the plain dialogue that is silent for this long is removed."""
 

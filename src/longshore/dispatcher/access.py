@@ -38,6 +38,7 @@ from longshore.core.access import (
     reaches_kind,
     reaches_queue,
 )
+from longshore.core.bulks import action_words
 from longshore.core.key_words import bounds_words
 from longshore.core.limits import RESERVED_PREFIX
 from longshore.dispatcher.hiding import hidden_from
@@ -53,6 +54,7 @@ from longshore.model.worker import QueueView
 from longshore.ports import Clock, Store
 from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
+from longshore.wire import bulk_messages as b
 from longshore.wire import file_messages as f
 from longshore.wire import limit_messages as ls
 from longshore.wire import messages as m
@@ -104,6 +106,9 @@ NEEDS: Final[dict[type, Right]] = {
         Right.SUBMIT,
     ),
     s.SyncSchedules: Right.SUBMIT,
+    # To delete jobs needs more, as the service says.
+    **dict.fromkeys((b.StartBulk, b.StopBulk), Right.SUBMIT),
+    **dict.fromkeys((b.PlanBulk, b.ShowBulk, b.ListBulks), Right.READ),
     # Only gateways ask these; the operation of HTTP has been judged before.
     w.ListWebWorkers: Right.READ,
     **dict.fromkeys((w.RegisterWebWorker, w.ResignWebWorker, w.ReportEnd), Right.WORK),
@@ -155,6 +160,8 @@ _AUDITED: Final[dict[type, str]] = {
     s.TriggerSchedule: "trigger_schedule",
     s.BackfillSchedule: "backfill_schedule",
     s.RemoveSchedule: "remove_schedule",
+    b.StartBulk: "start_bulk",
+    b.StopBulk: "stop_bulk",
     t.CreateToken: "create_token",
     t.RevokeToken: "revoke_token",
 }
@@ -267,7 +274,7 @@ class Access:
             check_named(asker)
         if not asker.scope.payloads and isinstance(request, m.ReadLogs | f.BlobRequest):
             check_payloads(asker, "logs" if isinstance(request, m.ReadLogs) else "files")
-        if not asker.scope.payloads and isinstance(request, m.ListJobs) and request.wanted.args:
+        if not asker.scope.payloads and _looks_into_arguments(request):
             check_payloads(asker, "arguments")
         if is_whole(asker.scope):
             return request
@@ -333,7 +340,7 @@ class Access:
         return m.SubmitAnswer(job.id, code=Conflict.code, message=words)
 
     async def _check_jobs(self, asker: Asker, refs: Iterable[UUID | int]) -> None:
-        """Raises if one of these jobs is out of reach. Its queue and its kind never change."""
+        """Raises if one of these jobs is out of reach. Its kind never changes, its queue seldom."""
         for ref in refs:
             job = await self._store.job(ref)
             if job is not None and not reaches(asker.scope, job.queue, job.kind):
@@ -363,6 +370,16 @@ class Access:
             raise NotAllowed(
                 f"{asker.name} does not reach the schedule '{name}'; take another name"
             )
+
+
+def _looks_into_arguments(request: m.Request) -> bool:
+    match request:
+        case m.ListJobs():
+            return bool(request.wanted.args)
+        case b.PlanBulk() | b.StartBulk():
+            return bool(request.new.wanted.args)
+        case _:
+            return False
 
 
 def _reaches_schedule(scope: Scope, schedule: Schedule) -> bool:
@@ -539,6 +556,11 @@ def _subject_of_more(request: m.Request) -> tuple[str, str]:
             return request.name, f"{request.first.isoformat()} to {request.last.isoformat()}"
         case s.TriggerSchedule() | s.RemoveSchedule():
             return request.name, ""
+        case b.StartBulk():
+            # Without the search: there may be arguments in it.
+            return str(request.new.id), action_words(request.new)
+        case b.StopBulk():
+            return str(request.bulk), ""
         case t.RevokeToken():
             return request.token, ""
         case f.CollectFiles():

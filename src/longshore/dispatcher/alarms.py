@@ -61,3 +61,4 @@ class Alarms:
         self.sends = Alarm(clock)
         self.schedules = Alarm(clock)
         self.limits = Alarm(clock)
+        self.bulks = Alarm(clock)

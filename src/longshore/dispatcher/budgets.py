@@ -12,6 +12,7 @@ from typing import Final, assert_never
 from longshore.config import DispatcherSettings
 from longshore.core.access import MAX_SUBJECT_CHARS
 from longshore.core.actor_limits import MAX_ASKS, check_actor_name
+from longshore.core.bulks import MAX_LISTED_BULKS
 from longshore.core.callbacks import MAX_TOKEN_CHARS
 from longshore.core.group_limits import (
     MAX_ADDED_JOBS,
@@ -39,6 +40,7 @@ from longshore.model.group import GroupFilter, GroupState
 from longshore.model.job import JobFilter, JobState
 from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
+from longshore.wire import bulk_messages as b
 from longshore.wire import file_messages as f
 from longshore.wire import messages as m
 from longshore.wire import schedule_messages as s
@@ -121,13 +123,18 @@ def check_request(request: m.Request) -> None:
             _check_more(request)
 
 
-def _check_more(
-    request: f.FileRequest | f.BlobRequest | w.WebRequest | s.ScheduleRequest | LimitRequest,
-) -> None:
+_MoreRequest = (
+    f.FileRequest | f.BlobRequest | w.WebRequest | s.ScheduleRequest | LimitRequest | b.BulkRequest
+)
+
+
+def _check_more(request: _MoreRequest) -> None:
     if isinstance(request, s.ScheduleRequest):
         _check_schedules(request)
     elif isinstance(request, LimitRequest):
         pass  # the service checks the one key or pattern that it names
+    elif isinstance(request, b.BulkRequest):
+        _check_bulks(request)
     elif isinstance(request, w.WebRequest):
         _check_of_gateway(request)
     else:
@@ -185,6 +192,20 @@ def _check_schedules(request: s.ScheduleRequest) -> None:
         check_length(f"{type(request).__name__.upper()}: {name}", text, MAX_NAME_CHARS)
 
 
+def _check_bulks(request: b.BulkRequest) -> None:
+    """Raises if a request about bulks asks for too much."""
+    match request:
+        case b.PlanBulk() | b.StartBulk():
+            _check_filter(request, request.new.wanted)
+            check_length("a bulk: its queue", request.new.queue or "", MAX_NAME_CHARS)
+        case b.ListBulks():
+            _check_count(request, "bulks", request.most, MAX_LISTED_BULKS)
+        case b.ShowBulk() | b.StopBulk():
+            pass
+        case _:
+            assert_never(request)
+
+
 def _check_of_gateway(request: w.WebRequest) -> None:
     """Raises if a request about web workers asks for too much."""
     match request:
@@ -208,21 +229,22 @@ def _check_access(request: t.AccessRequest) -> None:
         check_length("REVOKETOKEN: the token", request.token, MAX_SUBJECT_CHARS)
 
 
-def _check_filter(request: m.ListJobs, wanted: JobFilter) -> None:
+def _check_filter(request: m.Request, wanted: JobFilter) -> None:
+    verb = type(request).__name__.upper()
     _check_count(request, "states", len(wanted.states), len(JobState))
     _check_count(request, "labels", len(wanted.labels), MAX_LABELS)
     _check_count(request, "jobs", wanted.limit, MAX_LISTED)
     _check_count(request, "ids", len(wanted.ids), MAX_REQUEST_JOBS)
     for label in wanted.labels:
-        check_length("LISTJOBS: a label", label, MAX_LABEL_CHARS)
+        check_length(f"{verb}: a label", label, MAX_LABEL_CHARS)
     for name in (wanted.kind, wanted.queue):
-        check_length("LISTJOBS: a name", name or "", MAX_NAME_CHARS)
+        check_length(f"{verb}: a name", name or "", MAX_NAME_CHARS)
     _check_count(request, "arguments", len(wanted.args), MAX_SEARCHED_ARGS)
     for text in (
         wanted.error or "",
         *(part for one in wanted.args for part in (one.path, one.value)),
     ):
-        check_length("LISTJOBS: a text to search for", text, MAX_SEARCHED_CHARS)
+        check_length(f"{verb}: a text to search for", text, MAX_SEARCHED_CHARS)
 
 
 def _check_group_filter(request: m.ListGroups, wanted: GroupFilter) -> None:

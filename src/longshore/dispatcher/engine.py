@@ -22,6 +22,7 @@ from longshore.dispatcher.access import Access, KnownKeys
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.actors import tend_actors
+from longshore.dispatcher.duties.bulks import do_bulks
 from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.census import Census
 from longshore.dispatcher.duties.drains import heed_drains
@@ -139,6 +140,7 @@ class Dispatcher:
         waiting = (self._runtime, self._waiters, self._replies)
         service = Service(store, settings, id, clock.utc, *waiting)
         self._schedules = service.schedules
+        self._bulks = service.bulks
         access = Access(store, clock, keys)
         web = WebService(store, settings, self._roster, self._commits, self._ends, access.tokens)
         self._requests = Requests(
@@ -212,6 +214,7 @@ class Dispatcher:
             WhenRung(alarms.sends, settings.poll_s, partial(deliver_sends, store, alarms)),
             WhenRung(alarms.schedules, settings.promote_s, firing),
             Every(settings.sweep_s, self._schedules.submit_left),
+            WhenRung(alarms.bulks, settings.sweep_s, partial(do_bulks, self._bulks, alarms.bulks)),
             WhenRung(alarms.limits, settings.poll_s, limits.open),
             Always(hints),
         ]

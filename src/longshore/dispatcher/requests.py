@@ -10,6 +10,7 @@ from longshore.dispatcher.access import Access, audit_entry, shown_to
 from longshore.dispatcher.access_service import perform_for_access
 from longshore.dispatcher.actor_service import Caller, perform_for_actors
 from longshore.dispatcher.budgets import RequestBudgets
+from longshore.dispatcher.bulk_service import perform_for_bulks
 from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.file_service import perform_for_files
@@ -29,6 +30,7 @@ from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
 from longshore.wire import messages as m
 from longshore.wire.access_messages import ON_BEHALF, unwrapped
+from longshore.wire.bulk_messages import BulkRequest
 from longshore.wire.codec import encode, from_client, ok, request_number
 from longshore.wire.file_messages import BlobRequest, FileRequest
 from longshore.wire.limit_messages import LimitRequest
@@ -249,10 +251,12 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
 
 async def _perform_for_subjects(
     service: Service,
-    request: a.ActorRequest | FileRequest | BlobRequest | ScheduleRequest | LimitRequest,
+    request: (
+        a.ActorRequest | FileRequest | BlobRequest | ScheduleRequest | LimitRequest | BulkRequest
+    ),
     caller: Caller,
 ) -> object:
-    """What OK carries in answer to a request about filesets, schedules, limits or actors."""
+    """What OK carries in answer to a request about filesets, schedules, limits, bulks or actors."""
     match request:
         case request if isinstance(request, FileRequest | BlobRequest):
             return await perform_for_files(service.files, request)
@@ -260,6 +264,8 @@ async def _perform_for_subjects(
             return await perform_for_schedules(service.schedules, request, caller)
         case request if isinstance(request, LimitRequest):
             return await perform_for_limits(service.limits, request)
+        case request if isinstance(request, BulkRequest):
+            return await perform_for_bulks(service.bulks, request)
         case _:
             return await perform_for_actors(service.actors, request, caller)
 

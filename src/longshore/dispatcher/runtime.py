@@ -22,6 +22,7 @@ from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.model.actor import Message, NewActor, Reply, Sent
+from longshore.model.bulk import BulkAdvance
 from longshore.model.group import MOST_AT_ONCE, NOT_RUN, GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import Ended, Job, JobState, Refused, Submission
 
@@ -126,6 +127,16 @@ class DispatcherRuntime:
 
     def schedules_changed(self) -> None:
         self._alarms.schedules.set_in(0)
+
+    def bulks_changed(self) -> None:
+        self._alarms.bulks.set_in(0)
+
+    def bulk_advanced(self, advance: BulkAdvance) -> None:
+        if advance.is_ready:
+            # Moved jobs may be in a lane that is new here.
+            self._alarms.lanes.set_in(0)
+        if advance.cancelled or advance.cancelling:
+            self.cancels_made(advance.cancelled, advance.cancelling)
 
     def runs_here(self, job: UUID) -> bool:
         if len(self._roster) > MOST_LOOKED_THROUGH:

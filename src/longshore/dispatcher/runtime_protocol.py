@@ -10,6 +10,7 @@ from uuid import UUID
 from longshore.core.why import Facts
 from longshore.dispatcher.actor_service import ActorRuntime
 from longshore.dispatcher.waiters import Waiter
+from longshore.model.bulk import BulkAdvance
 from longshore.model.group import (
     GroupPart,
     GroupSubmitted,
@@ -61,6 +62,12 @@ class Runtime(ActorRuntime, Protocol):
 
     def schedules_changed(self) -> None:
         """Some schedule may have something to do."""
+
+    def bulks_changed(self) -> None:
+        """A client began a bulk."""
+
+    def bulk_advanced(self, advance: BulkAdvance) -> None:
+        """A page of a bulk was done: jobs were cancelled, or may be ready somewhere else."""
 
     def runs_here(self, job: UUID) -> bool:
         """Whether a worker of this dispatcher has the job; False if that takes long to tell."""

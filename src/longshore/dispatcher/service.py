@@ -37,11 +37,12 @@ from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part,
 from longshore.core.keys import within_key
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.limits import check_own_fields, check_submission
-from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
 from longshore.core.why import why
 from longshore.dispatcher.access_service import AccessService
 from longshore.dispatcher.actor_service import ActorService, Caller
+from longshore.dispatcher.bulk_service import BulkService
+from longshore.dispatcher.draining import drained
 from longshore.dispatcher.file_service import FileService
 from longshore.dispatcher.limit_service import LimitService
 from longshore.dispatcher.log_pages import log_page
@@ -82,7 +83,6 @@ from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Capacity,
     DispatcherView,
-    DrainVerdict,
     KindInfo,
     QueueView,
     WorkerView,
@@ -123,6 +123,7 @@ class Service:
         self.files = FileService(store, settings, utc)
         """What clients and gateways ask about filesets."""
         self.schedules = ScheduleService(store, settings, runtime)
+        self.bulks = BulkService(store, settings, runtime)
         self._asker = LOCAL
         self._store = store
         self._settings = settings
@@ -142,6 +143,7 @@ class Service:
         service.limits = self.limits.asked_by(service._store)
         service.files = self.files.asked_by(asker, service._store)
         service.schedules = self.schedules.asked_by(asker, service._store)
+        service.bulks = self.bulks.asked_by(asker, service._store)
         return service
 
     # submitting
@@ -554,22 +556,9 @@ class Service:
     async def drain(self, request: m.Drain) -> list[m.DrainAnswer]:
         """Has workers finish what they run and leave; answers in the order given."""
         workers = await self._store.workers()
-        answers = [
-            await self._drain(name, workers_named(name, workers)) for name in request.workers
-        ]
+        answers = [await drained(self._store, name, workers) for name in request.workers]
         self._runtime.drains_made()
         return answers
-
-    async def _drain(self, name: str, found: Sequence[WorkerView]) -> m.DrainAnswer:
-        if len(found) != 1:
-            verdict = DrainVerdict.AMBIGUOUS if found else DrainVerdict.NOT_FOUND
-            return m.DrainAnswer(name, None, "", verdict)
-        [worker] = found
-        if not worker.alive or not await self._store.set_draining(worker.info.id, True):
-            verdict = DrainVerdict.GONE
-        else:
-            verdict = DrainVerdict.ALREADY_DRAINING if worker.draining else DrainVerdict.DRAINING
-        return m.DrainAnswer(name, worker.info.id, worker.info.name, verdict)
 
     async def pause(self, request: m.Pause) -> None:
         """Pauses a queue, or lets it go on."""

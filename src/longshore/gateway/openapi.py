@@ -25,6 +25,7 @@ _NUMBER_OR_ID: Final = (
 _PLACES: Final[dict[str, dict[str, Any]]] = {
     "jobs/id": {"pattern": _NUMBER_OR_ID},
     "groups/id": {"pattern": _NUMBER_OR_ID},
+    "bulk/id": {"pattern": _NUMBER_OR_ID},
     "workers/id": {"minLength": 1},
     "queues/name": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},
     "limits/pattern": {"pattern": r"^[A-Za-z_][A-Za-z0-9_.-]{0,40}=[A-Za-z0-9]{1,40}\*?$"},

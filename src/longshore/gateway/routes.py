@@ -9,6 +9,7 @@ from longshore.gateway import access, actors, fleet, groups, job_streams, jobs, 
 from longshore.gateway import models as m
 from longshore.gateway import web_models as w
 from longshore.gateway.actor_mail import ACTOR_MAIL_OPERATIONS
+from longshore.gateway.bulks import BULK_OPERATIONS
 from longshore.gateway.file_routes import FILE_OPERATIONS
 from longshore.gateway.limits import LIMIT_ROUTES
 from longshore.gateway.operation import Operation
@@ -374,6 +375,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: m.QueuePaused},
     ),
     *LIMIT_ROUTES,
+    *BULK_OPERATIONS,
     Operation(
         method="GET",
         path="/dispatcher/workers/",

@@ -1,8 +1,8 @@
 """The ports: what the engine needs of a store, a link, an executor and a clock.
 
 `store.py` has the verbs of a store, `group_store.py`, `actor_store.py`, `access_store.py`,
-`web_store.py`, `file_store.py` and `schedule_store.py` those about groups, actors, tokens, web
-workers, filesets and schedules;
+`web_store.py`, `file_store.py`, `schedule_store.py`, `limit_store.py` and `bulk_store.py` those
+about groups, actors, tokens, web workers, filesets, schedules, limits and bulks;
 `files.py` has what programs need of filesets; `processes.py` has the rest.
 """
 

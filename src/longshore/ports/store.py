@@ -50,6 +50,7 @@ from longshore.model.worker import (
 )
 from longshore.ports.access_store import AccessStore
 from longshore.ports.actor_store import ActorStore
+from longshore.ports.bulk_store import BulkStore
 from longshore.ports.file_store import FileStore
 from longshore.ports.group_store import GroupStore
 from longshore.ports.limit_store import LimitStore
@@ -75,6 +76,7 @@ class Store(
     FileStore,
     ScheduleStore,
     LimitStore,
+    BulkStore,
     Protocol,
 ):
     """What all processes share. All methods raise `StoreUnavailable` when the database is away."""

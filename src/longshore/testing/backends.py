@@ -359,6 +359,7 @@ _EMPTY_ALL = "; ".join(
         "file_place",
         "schedule",
         "fire",
+        "bulk",
         "log",
         "lane",
         "queue",

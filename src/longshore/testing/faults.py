@@ -97,6 +97,7 @@ from longshore.ports import (
     Told,
 )
 from longshore.testing.faulty_access import FaultyAccess
+from longshore.testing.faulty_bulks import FaultyBulks
 from longshore.testing.faulty_files import FaultyFiles
 from longshore.testing.faulty_schedules import FaultySchedules
 
@@ -146,7 +147,7 @@ def seeded(seed: int, rate: float, verbs: Collection[str] | None = None) -> Plan
     return plan
 
 
-class FaultyStore(FaultyAccess, FaultyFiles, FaultySchedules):
+class FaultyStore(FaultyAccess, FaultyBulks, FaultyFiles, FaultySchedules):
     """Any store, with the faults of a plan. `plan` may be exchanged while it is in use."""
 
     def __init__(self, store: Store, plan: Plan = healthy) -> None:

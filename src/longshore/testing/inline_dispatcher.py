@@ -22,6 +22,7 @@ from longshore.config import DispatcherSettings
 from longshore.core.group_words import in_states
 from longshore.core.why import Facts
 from longshore.dispatcher.actor_service import Caller
+from longshore.dispatcher.bulk_service import Turn
 from longshore.dispatcher.ends import Decisions
 from longshore.dispatcher.requests import failed, perform
 from longshore.dispatcher.service import Answer, Service
@@ -29,6 +30,7 @@ from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import LongshoreError, NotFinished, WrongState
 from longshore.model.actor import Message, NewActor, Reply, Sent
 from longshore.model.attempt import Attempt
+from longshore.model.bulk import BulkAdvance
 from longshore.model.ends import End, PutAside
 from longshore.model.group import GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import ANY_TARGET, Ended, Job, JobState, LogEntry, Refused, Submission
@@ -204,6 +206,16 @@ class InlineDispatcher:
 
     def schedules_changed(self) -> None:
         """`claim` looks at all that are due."""
+
+    def bulks_changed(self) -> None:
+        """Does all of it at once."""
+        while Turn.AGAIN in _at_once(self._service.bulks.look()):
+            pass
+
+    def bulk_advanced(self, advance: BulkAdvance) -> None:
+        """Those that run are stopped. The next drain finds what is ready."""
+        if advance.cancelled or advance.cancelling:
+            self.cancels_made(advance.cancelled, advance.cancelling)
 
     def runs_here(self, job: UUID) -> bool:
         """The store in memory answers at once."""

@@ -68,6 +68,7 @@ from longshore.store.rows import (
 )
 from longshore.testing.memory_access import MemoryAccess
 from longshore.testing.memory_actors import MemoryActors
+from longshore.testing.memory_bulks import MemoryBulks
 from longshore.testing.memory_checkpoints import MemoryCheckpoints
 from longshore.testing.memory_crowds import MemoryCrowds
 from longshore.testing.memory_log_archives import MemoryLogArchives
@@ -88,6 +89,7 @@ class MemoryStore(
     MemoryLogArchives,
     MemoryPeaks,
     MemoryCrowds,
+    MemoryBulks,
 ):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
@@ -565,10 +567,7 @@ class MemoryStore(
         places = walk.through([_seen(row.job, now) for row in looked_at])
         gone = [looked_at[place] for place in places]
         for row in [] if dry_run else gone:
-            self._emptied[row.lane.hash] = row.lane
-            del self._jobs[row.job.id]
-            self._logs = {key: said for key, said in self._logs.items() if key[0] != row.job.id}
-            self._files.forget_logs([row.job.id])
+            self._drop_job(row)
         removed = dict(Counter(row.state for row in gone))
         return Pruned(removed, walk.up_to, walk.over or len(later) <= most)
 

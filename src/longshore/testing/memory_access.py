@@ -37,6 +37,7 @@ AUDITED: Final = frozenset(
     | {"submit_group", "add_to_group", "cancel_group", "pause_group", "retry_group"}
     | {"rerun_group", "open_gate", "start_actors", "pause_actor", "stop_actor", "edit_actor"}
     | {"sort_mail", "sort_undelivered", "create_token", "revoke_token"}
+    | {"put_bulk", "stop_bulk"}
     | {"put_schedule", "remove_schedule", "pause_schedule", "record_fires"}
     | {"remove_versions", "publish", "forget_manifests", "doom_blobs"}
 )

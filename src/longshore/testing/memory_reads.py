@@ -17,6 +17,7 @@ from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.usage import Period
 from longshore.core.why import Facts, HeldBack
 from longshore.model.batch import MAX_GROUP_JOBS
+from longshore.model.bulk import BulkRun
 from longshore.model.depth import LaneDepth
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
@@ -80,6 +81,7 @@ class MemoryReads:
         self._files = FileRows()
         self._schedules: dict[UUID, Schedule] = {}
         self._fires: dict[UUID, dict[datetime, Made]] = {}
+        self._bulks: dict[int, BulkRun] = {}
         self._sent_groups: set[UUID] = set()
         """The groups that turns submit in this batch."""
         """Nodes of which those that depend on them have not heard."""
@@ -252,6 +254,13 @@ class MemoryReads:
                 watcher.clear()
         finally:
             self._watchers.remove(watcher)
+
+    def _drop_job(self, row: JobRow) -> None:
+        """Removes a job with its logs."""
+        self._emptied[row.lane.hash] = row.lane
+        del self._jobs[row.job.id]
+        self._logs = {key: said for key, said in self._logs.items() if key[0] != row.job.id}
+        self._files.forget_logs([row.job.id])
 
     def _hint(self, *hints: Hint) -> None:
         for watcher in self._watchers:

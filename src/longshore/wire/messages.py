@@ -73,15 +73,12 @@ from longshore.model.worker import (
 )
 from longshore.model.worker import MachineInfo as MachineInfo
 from longshore.model.worker import Stats as Stats
-from longshore.wire.access_messages import ACCESS_ANSWERS, AccessRequest
-from longshore.wire.actor_messages import ACTOR_ANSWERS, ActorRequest
 from longshore.wire.actor_messages import Numbered as Numbered
-from longshore.wire.file_messages import FILE_ANSWERS, BlobRequest, FileRequest
+from longshore.wire.file_messages import BlobRequest
 from longshore.wire.greeting import HelloAnswer as HelloAnswer
 from longshore.wire.lane_messages import ListLanes as ListLanes
-from longshore.wire.limit_messages import LIMIT_ANSWERS, LimitRequest
-from longshore.wire.schedule_messages import SCHEDULE_ANSWERS, ScheduleRequest
-from longshore.wire.web_messages import WEB_ANSWERS, WebRequest
+from longshore.wire.subjects import SUBJECT_ANSWERS, SubjectRequest
+from longshore.wire.web_messages import WebRequest
 
 PROTOCOL_VERSION = 2
 
@@ -523,7 +520,6 @@ class WhyAnswer(Struct, frozen=True):
 
 WorkerMessage = Ready | Ping | Done | Logs | Bye
 DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Resend | Exit | Gone
-_SubjectRequest = ActorRequest | AccessRequest | FileRequest | ScheduleRequest | LimitRequest
 ClientRequest = (
     Submit
     | Wait
@@ -554,7 +550,7 @@ ClientRequest = (
     | Pause
     | Prune
     | Hello
-    | _SubjectRequest
+    | SubjectRequest
 )
 Request = ClientRequest | WebRequest | BlobRequest
 Answer = Ok | Err
@@ -589,11 +585,6 @@ ANSWERS: Final[dict[type, Any]] = {
     Pause: None,
     Prune: Pruned,
     Hello: HelloAnswer,
-    **ACTOR_ANSWERS,
-    **WEB_ANSWERS,
-    **ACCESS_ANSWERS,
-    **FILE_ANSWERS,
-    **SCHEDULE_ANSWERS,
-    **LIMIT_ANSWERS,
+    **SUBJECT_ANSWERS,
 }
 """What OK carries in answer to each request."""

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import zmq
 
+from longshore.core.bulks import begun, planned
 from longshore.errors import LongshoreError, NotFound
 from longshore.links.zeromq import Router
 from longshore.model.access import AskerView, Role, Scope, Token
@@ -44,6 +45,7 @@ from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity
 from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
+from longshore.wire import bulk_messages as b
 from longshore.wire import codec, messages
 from longshore.wire import limit_messages as ls
 from longshore.wire.file_messages import BlobRequest, FileRequest
@@ -188,6 +190,14 @@ class FakeDispatcher:
             case ls.ListLimits():
                 return (LimitRule("tenant=*", 5, Rate(100, 60.0, 20)),)
             case ls.ListKeys():
+                return ()
+            case b.PlanBulk():
+                return planned(request.new, JobPage())
+            case b.StartBulk():
+                return begun(request.new, 1, 0, NOW)
+            case b.ShowBulk() | b.StopBulk():
+                raise NotFound(f"there is no bulk {request.bulk}")
+            case b.ListBulks():
                 return ()
             case ls.ShowKey():
                 return KeyView(request.key, 5, pattern="tenant=*", held=2, holders=(7, 9))

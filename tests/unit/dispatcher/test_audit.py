@@ -18,9 +18,10 @@ from longshore.dispatcher.access import ACTIONS
 from longshore.errors import NotAllowed, NotAuthenticated, ProtocolError
 from longshore.model.access import Audited, AuditFilter, Role, Scope
 from longshore.model.actor import ActorTerms, MailAction, NewActor
+from longshore.model.bulk import BulkAction, NewBulk
 from longshore.model.fileset import NewVersion
 from longshore.model.group import AddedNode
-from longshore.model.job import JobState, Options
+from longshore.model.job import JobFilter, JobState, Options
 from longshore.model.schedule import NewSchedule, Spec, Timing
 from longshore.payload.values import pack
 from longshore.testing.builders import a_group, a_job, new_id
@@ -260,6 +261,8 @@ async def everything(client: Connection, stage: Stage) -> None:
     await client.retry([nobody])
     await client.limits.set("tenant=*", 3)
     await client.limits.remove("tenant=*")
+    bulk = await client.bulks.start(NewBulk(new_id(), BulkAction.CANCEL, JobFilter(kind="none")))
+    await client.bulks.stop(bulk.number)
     part = a_group({"a": ""})
     await client.submit_group(part, 0)
     group = part.head.id

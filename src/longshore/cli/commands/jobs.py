@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import click
+from click.core import ParameterSource
 from msgspec import structs
 
 from longshore.cli import completing
+from longshore.cli.commands.bulk import act_on_all, bulk_options
 from longshore.cli.namesakes import of_job
 from longshore.cli.options import (
     Whole,
@@ -94,6 +96,7 @@ def _since(text: str) -> datetime:
         "longshore jobs --state running --watch",
         "longshore jobs --json | jq '.[].number'",
         "longshore jobs --group 1200 --state failed",
+        "longshore jobs state:failed kind:report --all retry --plan",
         "longshore jobs --before 1200    (the page after job 1200)",
     ),
 )
@@ -134,6 +137,7 @@ def _since(text: str) -> datetime:
     help="The most jobs to list (50); up to 1000.",
 )
 @click.argument("search", nargs=-1)
+@bulk_options
 @watch_options
 @client_options
 def list_jobs(context: click.Context, /, **given: Any) -> None:
@@ -143,7 +147,14 @@ def list_jobs(context: click.Context, /, **given: Any) -> None:
     arg.tenant:acme error:timeout worker:NAME group:7 since:1h older:2h slower:30s. A value with
     spaces is in double quotes. A search looks at a bounded number of jobs, and says where it
     stopped.
+
+    --all does something to every job that matches, on all pages: it says how many there are, asks,
+    and leaves the work to dispatchers (`longshore bulk`).
     """
+    if given["action"] is not None:
+        _act_on_all(context, given)
+        return
+    _refuse_alone(context, given)
 
     async def look(connection: Connection) -> _Listed:
         ref = given["group"]
@@ -152,6 +163,26 @@ def list_jobs(context: click.Context, /, **given: Any) -> None:
         return _Listed(page, {} if group is None else await keys_of(connection, group, page.jobs))
 
     show(context, Shown(look, _jobs_json, _jobs_view, remark=_where_it_stopped))
+
+
+def _act_on_all(context: click.Context, given: dict[str, Any]) -> None:
+    refuse_watch(context)
+    for name in ("before", "limit"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--all means all pages: leave out --{name}", context)
+
+    async def wanted(connection: Connection) -> JobFilter:
+        ref = given["group"]
+        group = None if ref is None else await connection.group(parse_ref(ref, "group"))
+        return await _wanted(connection, {**given, "limit": JobFilter().limit}, group)
+
+    act_on_all(context, wanted, given)
+
+
+def _refuse_alone(context: click.Context, given: dict[str, Any]) -> None:
+    for name in ("to", "plan", "yes", "wait"):
+        if given[name]:
+            raise click.UsageError(f"--{name} goes with --all ACTION", context)
 
 
 class _Listed(NamedTuple):

@@ -16,7 +16,9 @@ from longshore.gateway.models import Number
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
 from longshore.gateway.pages.html import Html, h, joined
+from longshore.gateway.pages.on_all import SHOWN_BULKS, bulks_list, on_all_form
 from longshore.gateway.pages.page import Page, Regions, View
+from longshore.model.bulk import BulkRun
 from longshore.model.job import DEFAULT_QUEUE, Job, JobPage, JobState
 
 PAGE_JOBS: Final = 50
@@ -38,6 +40,7 @@ class Seen(Struct, frozen=True):
     before: int | None
     page: JobPage
     error: str = ""
+    bulks: tuple[BulkRun, ...] = ()
 
 
 async def look(call: Call) -> Seen:
@@ -49,13 +52,16 @@ async def look(call: Call) -> Seen:
         page, error = await search(call.connection, query, now, given.before, PAGE_JOBS), ""
     except LongshoreError as problem:
         page, error = JobPage(), str(problem)
-    return Seen(given.q, query, given.before, page, error)
+    bulks = await call.connection.bulks.list(most=SHOWN_BULKS)
+    return Seen(given.q, query, given.before, page, error, bulks)
 
 
 def show(seen: Seen, view: View) -> Regions:
     """The regions of the list."""
     return {
         "search": joined(parts.heading("Jobs"), _search(seen), _quick(seen, view), _errors(seen)),
+        "on-all": joined(_on_all(seen, view)),
+        "bulks": joined(bulks_list(seen.bulks, view)),
         "jobs": joined(jobs_table(seen.page.jobs, view), _paging(seen, view)),
     }
 
@@ -91,6 +97,14 @@ def _errors(seen: Seen) -> Html | None:
     return (
         h("ul", [h("li", one) for one in words], class_="problem", role="alert") if words else None
     )
+
+
+def _on_all(seen: Seen, view: View) -> Html | None:
+    """What can be done to all that match; not to one job, nor to all that there are."""
+    query = seen.query
+    if seen.error or query.errors or query.number is not None or not written(query):
+        return None
+    return on_all_form(seen.text, view)
 
 
 def jobs_table(jobs: Sequence[Job], view: View) -> Html:

@@ -327,10 +327,7 @@ class PostgresKeeper(PostgresReads):
             rows = await locked(tx, ids)
             again = await _opened_before(tx, rows, request)
             rows = [row for row in rows if row["id"] not in again]
-            verdicts = await _retry_verdicts(tx, rows, ids)
-            reopened = [row for row in rows if verdicts[row["id"]] is RetryVerdict.RETRIED]
-            changes = [(row, _retry(row, by, request)[STATES[row["state"]]]) for row in reopened]
-            await apply(tx, changes, by, sql.REOPEN)
+            verdicts, reopened = await retry_locked(tx, rows, by, request, ids)
             return ids, verdicts | dict.fromkeys(again, RetryVerdict.RETRIED), reopened
 
         ids, verdicts, reopened = await self._keeping.run(work) if refs else ([], {}, [])
@@ -463,6 +460,24 @@ def _expires_s(row: asyncpg.Record) -> float | None:
 
 def _retry(row: asyncpg.Record, by: str, request: UUID | None) -> Effect:
     return effects.of_retry(row["round"], by, request, _expires_s(row))
+
+
+async def retry_locked(
+    tx: Transaction,
+    rows: Rows,
+    by: str,
+    request: UUID | None = None,
+    order: Sequence[UUID | None] = (),
+) -> tuple[dict[UUID, RetryVerdict], Rows]:
+    """Opens a new round for locked rows; answers what became of each, and which are ready again.
+
+    Of two with one unique key the first in this order is taken.
+    """
+    verdicts = await _retry_verdicts(tx, rows, order or [row["id"] for row in rows])
+    reopened = [row for row in rows if verdicts[row["id"]] is RetryVerdict.RETRIED]
+    changes = [(row, _retry(row, by, request)[STATES[row["state"]]]) for row in reopened]
+    await apply(tx, changes, by, sql.REOPEN)
+    return verdicts, reopened
 
 
 async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:

@@ -28,7 +28,7 @@ from longshore.store.listing import (
     young,
 )
 from longshore.store.postgres.checkpoints import CHECKPOINT_OF, read_checkpoint
-from longshore.store.postgres.connections import ConnectionPool
+from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.depths import depths
 from longshore.store.postgres.listing import AT_TIMES, FLOOR, LAST, LISTED, listings
 from longshore.store.postgres.sql import LEFT_S
@@ -305,6 +305,17 @@ class PostgresReads:
     async def _news(self) -> int:
         """A number that changes whenever a job does."""
         return await self._number(_NEWS) or 0
+
+
+async def listed_among(tx: Transaction, wanted: JobFilter) -> list[Job]:
+    """The jobs with the wanted ids that match, as this transaction sees them, newest first."""
+    found: list[Job] = []
+    for listing in listings(wanted, last_number(wanted)):
+        rows = await tx.fetch(_WITH_WORDS.format(listed=listing.sql), *listing.values)
+        ids = [row["id"] for row in rows]
+        args = dict(map(tuple, await tx.fetch(_ARGS, ids))) if wanted.args else {}
+        found += page([_job(row, args.get(row["id"], b"")) for row in rows], wanted, None).jobs
+    return found
 
 
 def _job(row: asyncpg.Record, args: bytes | None = None) -> Job:

@@ -328,12 +328,13 @@ def retry(
     tx: Transaction, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
 ) -> list[tuple[UUID | None, RetryVerdict]]:
     """Opens a new round for jobs that ended without success, one for each request."""
-    return [_retry(tx, row, by, request) for row in tx.held(refs)]
+    return [retry_held(tx, row, by, request) for row in tx.held(refs)]
 
 
-def _retry(
-    tx: Transaction, row: Held | None, by: str, request: UUID | None
+def retry_held(
+    tx: Transaction, row: Held | None, by: str, request: UUID | None = None
 ) -> tuple[UUID | None, RetryVerdict]:
+    """Opens a new round for one job."""
     if row is None:
         return None, RetryVerdict.NOT_FOUND
     if request is not None and _opened_a_round(tx, row, request):

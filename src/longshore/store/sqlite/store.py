@@ -55,6 +55,7 @@ from longshore.store.sqlite import (
     web_workers,
 )
 from longshore.store.sqlite import actors as actor_verbs
+from longshore.store.sqlite import bulks as bulk_verbs
 from longshore.store.sqlite import files as file_verbs
 from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import peaks as peak_verbs
@@ -184,6 +185,12 @@ class SqliteStore:
     limit_key = _reads(limits.limit_key)
     limit_keys = _reads(limits.limit_keys)
     open_limits = _writes(limits.open_limits)
+    put_bulk = _writes(bulk_verbs.put_bulk)
+    stop_bulk = _writes(bulk_verbs.stop_bulk)
+    advance_bulk = _writes(bulk_verbs.advance_bulk)
+    bulk = _reads(bulk_verbs.bulk)
+    bulks = _reads(bulk_verbs.bulks)
+    running_bulks = _reads(bulk_verbs.running_bulks)
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
         """These workers were heard of, if they are alive and this dispatcher's."""

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from longshore.core.access import Asker, hash_of
+from longshore.core.bulks import begun
 from longshore.gateway.app import make_app
+from longshore.gateway.pages.on_all import bulks_list, on_all_form
+from longshore.gateway.pages.page import View
 from longshore.gateway.pages.static import MOST_BYTES, static_files
 from longshore.gateway.pages.table import PAGES
 from longshore.gateway.pages.throughput import Sample, rate
 from longshore.gateway.routes import OPERATIONS
+from longshore.model.access import Role
+from longshore.model.bulk import BulkAction, NewBulk
+from longshore.model.job import JobFilter, JobState
 from longshore.wire.messages import ListDispatchers, ListLanes, ListWorkers
 
 from ..api import Api
@@ -69,7 +78,7 @@ async def test_the_stream_of_a_page_has_what_changes(api: Api) -> None:
         first = await events.next()
         assert first is not None
         assert first["event"] == "regions"
-        assert {*first["data"]["regions"]} == {"search", "jobs"}
+        assert {*first["data"]["regions"]} == {"search", "on-all", "bulks", "jobs"}
         assert "no job matches" in first["data"]["regions"]["jobs"]
         await submit(api)
         second = await events.next()
@@ -242,3 +251,40 @@ def test_what_ended_is_what_came_less_what_grew() -> None:
 
 def test_a_retry_by_hand_does_not_make_the_rate_negative() -> None:
     assert rate(Sample(0.0, 100, 10), Sample(5.0, 100, 12)) == 0.0
+
+
+# all that match
+
+
+def page_of_bulks(role: Role) -> str:
+    """The form and the list, as the holder of a token of this role sees them."""
+    view = View("../", "jobs/", Asker("token:one", role))
+    wanted = JobFilter(kind="report", states=(JobState.FAILED,))
+    new = NewBulk(UUID(int=1), BulkAction.RETRY, wanted, expected=10)
+    bulk = structs.replace(begun(new, 4, 99, datetime(2030, 1, 1, tzinfo=UTC)), matched=3, done=3)
+    return f"{on_all_form('kind:report', view)}{bulks_list([bulk], view)}"
+
+
+def test_a_running_bulk_says_how_far_it_is_and_can_be_cancelled() -> None:
+    page = page_of_bulks(Role.SUBMIT)
+    assert 'value="0.300"' in page
+    assert "running: 3 done of 10 counted before" in page
+    assert 'data-method="DELETE" data-path="dispatcher/bulk/4"' in page
+
+
+def test_who_may_do_less_is_offered_less() -> None:
+    assert 'value="delete"' in page_of_bulks(Role.ADMIN)
+    submits = page_of_bulks(Role.SUBMIT)
+    assert 'value="delete"' not in submits
+    assert 'value="move"' in submits
+    reads = page_of_bulks(Role.READ)
+    assert "<form" not in reads
+    assert "dispatcher/bulk/4" not in reads
+    assert "running: 3 done" in reads
+
+
+async def test_what_is_no_search_offers_nothing_for_all(api: Api) -> None:
+    with_fleet(api)
+    for query, offers in (("kind:add", True), ("", False), ("7", False), ("kindd:add", False)):
+        page = (await api.get(f"/jobs/?q={query}")).body.decode()
+        assert ('data-query="' in page) is offers, query

@@ -64,7 +64,7 @@ function joined(body, members) {
 }
 
 // Calls the API; answers null, and says why, if it was refused.
-async function call(button, path, body) {
+export async function call(button, path, body) {
   const { method, match } = button.dataset;
   button.disabled = true;
   try {
