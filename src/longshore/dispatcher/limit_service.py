@@ -6,10 +6,12 @@ from typing import assert_never
 
 from msgspec import structs
 
+from longshore.core.fairness import weight_of
 from longshore.core.key_limits import MOST_RULES, why_no_key, why_no_rule
 from longshore.core.why import Facts
 from longshore.dispatcher.runtime_protocol import Runtime
 from longshore.errors import InvalidInput, NotFound, WrongState
+from longshore.model.fair import FairPlace
 from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView, LimitRule
 from longshore.ports import Store
@@ -29,7 +31,8 @@ class LimitService:
 
     async def set(self, request: m.SetLimit) -> None:
         """Sets a rule. Jobs that wait hear of it at once."""
-        rule = LimitRule(request.pattern, request.concurrency, request.rate)
+        bounds = request.concurrency, request.rate
+        rule = LimitRule(request.pattern, *bounds, weight=request.weight)
         if why := why_no_rule(rule):
             raise InvalidInput(why)
         known = {one.pattern for one in await self._store.limit_rules()}
@@ -63,10 +66,19 @@ class LimitService:
     async def explain(self, job: Job) -> Facts:
         """What `why` must know of a job; of one that waits also its keys that have no room."""
         facts = await self._store.explain(job)
-        if job.state is not JobState.READY or not job.options.limits:
+        if job.state is not JobState.READY:
+            return facts
+        if job.options.fair:
+            facts = structs.replace(facts, fair=await self._fair_place(job))
+        if not job.options.limits:
             return facts
         views = [await self._store.limit_key(limit.key) for limit in job.options.limits]
         return structs.replace(facts, full_keys=tuple(filter(is_full, views)))
+
+    async def _fair_place(self, job: Job) -> FairPlace:
+        before, is_new = await self._store.fair_place(job.id)
+        weight = weight_of(job.options.fair, await self._store.limit_rules())
+        return FairPlace(job.options.fair, weight, before, is_new)
 
 
 def is_full(view: KeyView) -> bool:

@@ -72,7 +72,7 @@ from longshore.testing.memory_checkpoints import MemoryCheckpoints
 from longshore.testing.memory_crowds import MemoryCrowds
 from longshore.testing.memory_log_archives import MemoryLogArchives
 from longshore.testing.memory_peaks import MemoryPeaks
-from longshore.testing.memory_rows import JobRow, new_row
+from longshore.testing.memory_rows import JobRow, is_held, new_row
 from longshore.testing.memory_runs import MemoryNewRuns
 from longshore.testing.memory_web import MemoryWebWorkers
 
@@ -181,7 +181,7 @@ class MemoryStore(
     def _start_on(
         self, dispatcher: UUID, offers: SlotOffers, woken: Sequence[JobRow]
     ) -> list[Attempt]:
-        rows = [row for row in woken if not (self._held_back(row) or row.job.options.limits)]
+        rows = [row for row in woken if not (self._held_back(row) or is_held(row.job.options))]
         jobs = [
             Woken(
                 row.order,
@@ -285,6 +285,7 @@ class MemoryStore(
 
     def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> tuple[list[Attempt], bool]:
         slots = [slot for slot in claim.slots if self._is_free_for(slot, dispatcher)]
+        self._give_turns(claim.lanes)
         ready = self._where(
             lambda row: row.state is JobState.READY and not row.is_expired(self._now)
         )

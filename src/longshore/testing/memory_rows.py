@@ -28,7 +28,7 @@ from longshore.model.actor import (
 )
 from longshore.model.attempt import Attempt
 from longshore.model.group import NOT_RUN, GroupHead, GroupState, Node, RetryPlan, RunPlan
-from longshore.model.job import HistoryEntry, Job, JobError, JobState, Submission
+from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Submission
 from longshore.model.worker import Lane, SessionKey
 from longshore.store.actor_rows import NEVER
 from longshore.store.rows import (
@@ -253,7 +253,9 @@ class JobRow:
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
         limits = self.is_cancelling, job.priority, left_s
-        return Attempt(*which, job.worker, self.session, *tries, *limits, round=job.round)
+        lane = self.lane.hash if job.options.fair else 0
+        attempt = Attempt(*which, job.worker, self.session, *tries, *limits, round=job.round)
+        return structs.replace(attempt, lane=lane) if lane else attempt
 
 
 @dataclass
@@ -389,6 +391,11 @@ def new_row(
     row = JobRow(job, given, body, lane_of(given.queue, given.kind, given.target))
     row.enter(job.state, now)
     return row
+
+
+def is_held(options: Options) -> bool:
+    """Whether only a claim starts a job, and no end of one that it depends on."""
+    return bool(options.limits or options.fair)
 
 
 def after(now: datetime, seconds: float) -> datetime:

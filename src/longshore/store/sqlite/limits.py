@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from longshore.core.fairness import NEW
 from longshore.core.key_views import Holder, key_view
 from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
 from longshore.model.job import Options, Submission, Submitted
@@ -43,12 +44,12 @@ _PUT_BEHIND: Final = Bulk(
     WHERE job.number = v.column1 AND job.state = 'ready'""",
     2,
 )
-_RULES: Final = """SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at
+_RULES: Final = """SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at, weight
     FROM limit_rule ORDER BY pattern"""
-_SET_RULE: Final = """INSERT INTO limit_rule VALUES (?, ?, ?, ?, ?, ?)
+_SET_RULE: Final = """INSERT INTO limit_rule VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET concurrency = excluded.concurrency, rate_units = excluded.rate_units,
         rate_per_s = excluded.rate_per_s, rate_burst = excluded.rate_burst,
-        set_at = excluded.set_at"""
+        set_at = excluded.set_at, weight = excluded.weight"""
 _BEHIND: Final = "INDEXED BY job_blocked WHERE state = 'ready' AND blocked_on IS NOT NULL"
 _NEXT_KEY: Final = f"SELECT min(blocked_on) FROM job {_BEHIND} AND blocked_on > ?"
 _NEXT_LANE: Final = f"SELECT min(lane) FROM job {_BEHIND} AND blocked_on = ? AND lane > ?"
@@ -191,7 +192,8 @@ def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpe
         if key is None:
             last = ""
             break
-        keys.append(key)
+        if key != NEW:
+            keys.append(key)
         last = key
     ready, open_at = _open(tx, keys) if keys else (Counter[int](), None)
     return LimitsOpened(dict(ready), tx.seconds_to(open_at), last)
@@ -206,7 +208,7 @@ def forget_keys(tx: Transaction) -> None:
 def set_limit(tx: Transaction, rule: LimitRule) -> None:
     """Sets the rule for a pattern."""
     rate = (None, None, None) if rule.rate is None else msgspec.structs.astuple(rule.rate)
-    tx.execute(_SET_RULE, (rule.pattern, rule.concurrency, *rate, tx.now))
+    tx.execute(_SET_RULE, (rule.pattern, rule.concurrency, *rate, tx.now, rule.weight))
 
 
 def remove_limit(tx: Transaction, pattern: str) -> bool:
@@ -217,8 +219,8 @@ def remove_limit(tx: Transaction, pattern: str) -> bool:
 def limit_rules(tx: Snapshot) -> list[LimitRule]:
     """Every rule, by pattern."""
     return [
-        LimitRule(pattern, concurrency, Rate(*rate) if rate[0] is not None else None, moment(at))
-        for pattern, concurrency, *rate, at in tx.execute(_RULES)
+        LimitRule(pattern, most, Rate(*rate) if rate[0] is not None else None, moment(at), weight)
+        for pattern, most, *rate, at, weight in tx.execute(_RULES)
     ]
 
 

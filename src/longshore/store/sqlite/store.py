@@ -41,6 +41,7 @@ from longshore.store.sqlite import (
     additions,
     checkpoints,
     collecting,
+    fair,
     group_reads,
     group_upkeep,
     growth,
@@ -181,7 +182,9 @@ class SqliteStore:
     remove_limit = _writes(limits.remove_limit)
     limit_rules = _reads(limits.limit_rules)
     limit_key = _reads(limits.limit_key)
-    open_limits = _writes(limits.open_limits)
+    open_limits = _writes(fair.open_limits)
+    note_use = _writes(fair.note_use)
+    fair_place = _reads(fair.fair_place)
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
         """These workers were heard of, if they are alive and this dispatcher's."""

@@ -88,6 +88,9 @@ class Remembered:
         """The queues that are paused."""
         self.has_holds: bool | None = None
         """Whether attempts hold slots of keys."""
+        self.has_fair = False
+        """Whether jobs may become ready that have no turn yet (`fair`). `open_limits` finds what
+        others made so: a claim asks for none otherwise. It is never forgotten."""
         self._version = 0
 
     def forget_if_changed(self, version: int) -> None:
