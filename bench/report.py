@@ -347,6 +347,25 @@ def _latency(results: Results) -> Iterator[str]:
     yield from table(head, rows)
 
 
+def _fairness(results: Results) -> Iterator[str]:
+    if results.fairness is None:
+        return
+    yield from ["", "## Fairness: 99 small tenants beside one that floods"]
+    rows = [
+        (
+            one.store,
+            f"{one.flood:,}",
+            one.alone,
+            one.beside,
+            f"{one.claim_ms[0]:.1f} / {one.claim_ms[1]:.1f}",
+            f"{one.jain:.3f} ({one.keys:,} keys)",
+        )
+        for one in results.fairness
+    ]
+    head = ["store", "flood", "p99 wait alone, jobs", "beside it", "claim, ms", "Jain index"]
+    yield from table(head, rows)
+
+
 def _flatness(results: Results) -> Iterator[str]:
     flat = results.flatness
     if flat is None:
@@ -491,6 +510,7 @@ _PARTS = (
     _filesets,
     _latency,
     _flatness,
+    _fairness,
     _scale,
     _recovery,
     _cost,

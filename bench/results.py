@@ -11,6 +11,7 @@ from bench.asks import Ask
 from bench.beside import Beside
 from bench.containers import Containers
 from bench.cost import Cost
+from bench.fairness import Shares
 from bench.filesets import Filesets
 from bench.flatness import Flatness
 from bench.groups import GraphPeer, Groups
@@ -43,6 +44,7 @@ class Results(Struct):
         "filesets",
         "latency",
         "flatness",
+        "fairness",
         "scale",
         "recovery",
         "cost",
@@ -65,6 +67,7 @@ class Results(Struct):
     filesets: Filesets | None = None
     latency: Latency | None = None
     flatness: Flatness | None = None
+    fairness: list[Shares] | None = None
     scale: Scale | None = None
     recovery: Recovery | None = None
     cost: Cost | None = None

@@ -57,6 +57,9 @@ class Sizes(Struct, frozen=True, kw_only=True):
     queued: int = 1_000_000
     queued_workers: int = 1_000
     queue_by_client: bool = False
+    flood_jobs: int = 1_000_000
+    """As many jobs one tenant has waiting while others come."""
+    fair_keys: int = 10_000
 
 
 DEFAULT = Sizes()
@@ -84,6 +87,8 @@ FULL = Sizes(
 )
 QUICK = Sizes(
     pairs=1,
+    flood_jobs=5_000,
+    fair_keys=200,
     run_s=0.3,
     most_jobs=2_000,
     limit_jobs=3_000,

@@ -12,7 +12,7 @@ from longshore.client.batch import Batch
 from longshore.client.batch_decorator import BatchDecorator
 from longshore.client.debounce import Debounce
 from longshore.client.kind import AnyKind, Kind, ResourcesGiven, SubmitOptions, Terms
-from longshore.client.limit import Limit
+from longshore.client.limit import KeyGiven, Limit
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
 from longshore.errors import AppError
 from longshore.executors.host.context import Context
@@ -105,6 +105,7 @@ class Decorator:
         labels: Sequence[str] | UnsetType = UNSET,
         limit: Limit | Sequence[Limit] | UnsetType | None = UNSET,
         debounce: Debounce | UnsetType | None = UNSET,
+        fair_by: KeyGiven | UnsetType | None = UNSET,
     ) -> Decorator: ...
 
     def __call__(

@@ -14,9 +14,10 @@ from msgspec import UNSET, Struct, structs
 
 from longshore.client.clients import Clients, blocking
 from longshore.client.debounce import Debounce
+from longshore.client.fair import fair_by_given, fair_key_of, fair_key_of_elements
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
-from longshore.client.limit import Limit, limits_given, limits_of
+from longshore.client.limit import KeyGiven, Limit, limits_given, limits_of
 from longshore.client.results import to_builtin_arguments
 from longshore.client.tracing import sending
 from longshore.core.callback_limits import as_callback
@@ -72,6 +73,7 @@ class SubmitOptions(TypedDict, total=False):
     resources: ResourcesGiven
     limit: Limit | Sequence[Limit] | None
     debounce: Debounce | None
+    fair_by: KeyGiven | None
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -92,6 +94,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     callback: CallbackWatcher | None = None
     limit: tuple[Limit, ...] = ()
     debounce: Debounce | None = None
+    fair_by: KeyGiven | None = None
 
     def but(self, **changes: object) -> Terms:
         """A copy with these changes; retries and backoff change the retry policy."""
@@ -113,6 +116,8 @@ class Terms(Struct, frozen=True, kw_only=True):
             given["resources"] = _shape(given["resources"])
         if "limit" in given:
             given["limit"] = limits_given(given["limit"])
+        if "fair_by" in given:
+            given["fair_by"] = fair_by_given(given["fair_by"])
         _check_type(given, "id", UUID, "a uuid.UUID, like uuid.uuid4(), or leave it out")
         _check_type(given, "debounce", Debounce, "Debounce(wait_s=5, key='doc'), or None")
         later = "datetime.now(UTC) + timedelta(hours=1)"
@@ -138,20 +143,24 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     def advertised(self) -> KindTerms:
         """The terms that workers advertise, for submits by name."""
-        made = {"limits", "debounce"}
+        made = {"limits", "debounce", "fair_by"}
         own = {n: getattr(self, n) for n in KindTerms.__struct_fields__ if n not in made}
         limits = tuple(one.declared for one in self.limit if one.declared.key)
-        return KindTerms(**own, limits=limits, debounce=_named(self.debounce))
+        fair_by = self.fair_by if isinstance(self.fair_by, str) else ""
+        debounce = _named(self.debounce)
+        return KindTerms(**own, limits=limits, debounce=debounce, fair_by=fair_by)
 
     @classmethod
     def of_kind(cls, info: KindInfo | None) -> Terms:
         """The terms that a worker advertised; the defaults if none did."""
         given = structs.asdict(info.terms if info is not None else KindTerms())
         limits, debounce = given.pop("limits"), given.pop("debounce")
+        fair_by = given.pop("fair_by") or None
         return cls(
             **given,
             limit=tuple(map(Limit.advertised, limits)),
             debounce=None if debounce is None else Debounce.advertised(debounce),
+            fair_by=fair_by,
         )
 
     @classmethod
@@ -173,6 +182,7 @@ class Terms(Struct, frozen=True, kw_only=True):
             "retry": RetryPolicy(**_without_defaults(RetryPolicy(), retry)),
             "limit": tuple(map(Limit.advertised, options.limits)),
             "debounce": options.debounce and Debounce.advertised(options.debounce),
+            "fair_by": options.fair or None,
         }
         return cls(**_without_defaults(cls(), given))
 
@@ -180,7 +190,11 @@ class Terms(Struct, frozen=True, kw_only=True):
         self, id: UUID, kind: str, args: bytes, parameter: str, *, references: bool = False
     ) -> Submission:
         """The job of the elements of a map, which gives each to this parameter."""
-        job = structs.replace(self, limit=()).submission(id, kind, args, references=references)
+        plain = structs.replace(self, limit=(), fair_by=None)
+        job = plain.submission(id, kind, args, references=references)
+        if self.fair_by is not None:
+            fair = fair_key_of_elements(self.fair_by, kind, args, parameter)
+            job = structs.replace(job, options=structs.replace(job.options, fair=fair))
         if not self.limit:
             return job
         limits = limits_of(self.limit, kind, args, references=references, element=parameter)
@@ -196,6 +210,9 @@ class Terms(Struct, frozen=True, kw_only=True):
         if self.limit and args:
             limits = limits_of(self.limit, kind, args, references=references)
         debounce = self.debounce.of_job(kind, args) if self.debounce and args else None
+        fair = ""
+        if self.fair_by is not None and args:
+            fair = fair_key_of(self.fair_by, kind, args, references=references)
         submission = Submission(
             id,
             kind,
@@ -216,6 +233,7 @@ class Terms(Struct, frozen=True, kw_only=True):
                 resources=self.resources,
                 limits=limits,
                 debounce=debounce,
+                fair=fair,
             ),
         )
         check_submission(submission)
@@ -494,7 +512,7 @@ class Kind(Generic[P, R, Q, C]):
 
     def _submission(self, id: UUID, args: bytes, *, references: bool) -> Submission:
         # What all jobs of these terms share is made and checked once.
-        if self._terms.limit or self._terms.debounce:
+        if self._terms.limit or self._terms.debounce or self._terms.fair_by is not None:
             return self._terms.submission(id, self.kind, args, references=references)
         if self._model is not None and not references:
             return structs.replace(self._model, id=id, args=args)

@@ -24,10 +24,15 @@ class LimitRequests:
         self._new_id = new_id
 
     async def set(
-        self, pattern: str, concurrency: int | None = None, rate: Rate | None = None
+        self,
+        pattern: str,
+        concurrency: int | None = None,
+        rate: Rate | None = None,
+        weight: float | None = None,
     ) -> None:
         """Sets the rule for the keys that match a pattern."""
-        request = m.SetLimit(self._next_rid(), self._new_id(), pattern, concurrency, rate)
+        bounds = concurrency, rate, weight
+        request = m.SetLimit(self._next_rid(), self._new_id(), pattern, *bounds)
         await self._exchange(request)
 
     async def remove(self, pattern: str) -> None:

@@ -18,6 +18,8 @@ MOST_RULES: Final = 1000
 MOST_KEY_CHARS: Final = 200
 MOST_UNITS: Final = 1_000_000_000
 LONGEST_S: Final = 366 * 86_400.0
+LEAST_WEIGHT: Final = 0.01
+MOST_WEIGHT: Final = 1000.0
 
 OF_KIND: Final = "kind="
 """What stands for the key of a limit of all jobs of a kind, whatever the kind is."""
@@ -110,8 +112,10 @@ def why_not(limits: Sequence[JobLimit]) -> str | None:
 
 def why_no_rule(rule: LimitRule) -> str | None:
     """Why this cannot be a rule; None if it can."""
-    if rule.concurrency is None and rule.rate is None:
-        return f"a rule for '{rule.pattern}' needs a concurrency or a rate"
+    if rule.concurrency is None and rule.rate is None and rule.weight is None:
+        return f"a rule for '{rule.pattern}' needs a concurrency, a rate or a weight"
+    if rule.weight is not None and not LEAST_WEIGHT <= rule.weight <= MOST_WEIGHT:
+        return f"a weight is a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, not {rule.weight:g}"
     return why_no_pattern(rule.pattern) or why_no_bounds(rule.concurrency, rule.rate)
 
 
@@ -136,12 +140,18 @@ def matches(pattern: str, key: str) -> bool:
 
 
 def rule_for(key: str, rules: Iterable[LimitRule]) -> LimitRule | None:
-    """The most specific rule about a key: the key itself, or else the longest pattern."""
-    found = [rule for rule in rules if matches(rule.pattern, key)]
-    return max(found, key=_specific, default=None)
+    """The most specific rule that limits a key: the key itself, or else the longest pattern."""
+    found = [rule for rule in rules if _limits(rule) and matches(rule.pattern, key)]
+    return max(found, key=specific, default=None)
 
 
-def _specific(rule: LimitRule) -> tuple[bool, int]:
+def _limits(rule: LimitRule) -> bool:
+    """Whether a rule does more than to weigh keys."""
+    return rule.concurrency is not None or rule.rate is not None
+
+
+def specific(rule: LimitRule) -> tuple[bool, int]:
+    """The more specific of two rules about one key is greater."""
     return not rule.pattern.endswith("*"), len(rule.pattern)
 
 

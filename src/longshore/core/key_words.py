@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from longshore.core.fairness import MOST_BEFORE
 from longshore.core.rates import rate_text
 from longshore.core.timing import span
+from longshore.model.fair import FairPlace
 from longshore.model.limits import KeyView, Rate
 
 
-def bounds_words(concurrency: int | None, rate: Rate | None) -> str:
+def bounds_words(concurrency: int | None, rate: Rate | None, weight: float | None = None) -> str:
     """What a rule allows."""
     most = None if concurrency is None else f"at most {concurrency:,} at once"
     pace = None if rate is None else f"{rate_text(rate)} with a burst of {rate.burst:,}"
-    return ", ".join(filter(None, (most, pace))) or "no limit"
+    share = None if weight is None else f"weight {weight:g}"
+    return ", ".join(filter(None, (most, pace, share))) or "no limit"
 
 
 def full_words(view: KeyView) -> str:
@@ -24,6 +27,16 @@ def full_words(view: KeyView) -> str:
     when = "" if view.next_s is None else f"next in {span(view.next_s)} "
     never = "" if view.next_s is not None else ", and the job takes more units than its burst"
     return f"{view.key}: {when}({rate_text(view.rate)}{never})"
+
+
+def fair_words(place: FairPlace) -> str:
+    """Where a job stands among those of its fair key."""
+    if place.is_new:
+        return f"fair: a dispatcher is about to give it a turn among the jobs of {place.key}"
+    least = " or more" if place.before >= MOST_BEFORE else ""
+    noun = "job" if place.before == 1 else "jobs"
+    before = f"{place.before:,}{least} {noun}" if place.before else "no job"
+    return f"fair: {place.key} has {before} before this one, at weight {place.weight:g}"
 
 
 def key_words(view: KeyView) -> str:

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from longshore.core.gcra import Passed, free_units, pass_units
 from longshore.core.key_limits import Bounds, bounds_of
+from longshore.model.job import Options
 from longshore.model.limits import JobLimit, LimitRule
 
 MOST_WOKEN: Final = 1000
@@ -153,6 +154,14 @@ class Starts:
 def keys_text(limits: Sequence[JobLimit]) -> str | None:
     """The keys of a job as a store keeps them; None if it has none."""
     return "\n".join(limit.key for limit in limits) or None
+
+
+def held_keys_text(options: Options) -> str | None:
+    """The keys of a job of a group as a store keeps them until it is ready.
+
+    With any, even an empty text, it does not start in the statement that makes it ready.
+    """
+    return keys_text(options.limits) or ("" if options.fair else None)
 
 
 def soonest(times: Iterable[int | None]) -> int | None:

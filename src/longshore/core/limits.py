@@ -11,6 +11,7 @@ from typing import Final, TypeGuard, assert_never
 
 from longshore.core.callback_limits import check_callback
 from longshore.core.crowd_limits import check_crowd
+from longshore.core.fairness import why_not_fair
 from longshore.core.key_limits import why_not
 from longshore.core.resources import amounts_of, shape_of, split
 from longshore.core.tracing import is_traceparent
@@ -158,6 +159,8 @@ def check_options(options: Options) -> None:
     if options.watchers:
         check_watchers(options.watchers)
     if options.limits and (why := why_not(options.limits)):
+        raise InvalidInput(why)
+    if options.fair and (why := why_not_fair(options.fair)):
         raise InvalidInput(why)
     if options.retry != _DEFAULT_RETRY:
         check_retry(options.retry)

@@ -12,13 +12,14 @@ from msgspec import Struct
 
 from longshore.core.blocking import Cause, able_workers, cause_of, left_of, taken_slots
 from longshore.core.capacity import pool_ahead, pool_slots
-from longshore.core.key_words import full_words
+from longshore.core.key_words import fair_words, full_words
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.limits import RESERVED_PREFIX
 from longshore.core.resources import has, in_words, lacking, split
 from longshore.core.timing import SNOOZED, span
 from longshore.core.turns import split_kind
+from longshore.model.fair import FairPlace
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupState, NodeFacts
 from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView
@@ -49,6 +50,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Its place in its group, if it has one."""
     full_keys: tuple[KeyView, ...] = ()
     """Those of its keys that let nothing more begin."""
+    fair: FairPlace | None = None
+    """Where it stands among the jobs of its fair key, if it has one and is ready."""
 
 
 _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
@@ -208,6 +211,8 @@ def _for_slots(job: Job, facts: Facts, lane: Lane, cause: Cause) -> str:
     if cause is Cause.NO_SLOTS:
         return f"{_names(taking)} can run no '{job.kind}', with 0 {slot_words(pool)[1]}"
     ahead = f"; {_ahead(facts.ahead)} before it in its lane" if facts.ahead else ""
+    if facts.fair is not None:
+        ahead += f"; {fair_words(facts.fair)}"
     if cause is Cause.STARTING:
         return f"about to be given to {_names(taking)}{ahead}"
     slots, _ = taken_slots(lane, able)

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.actor_limits import check_history, check_listed_names
+from longshore.core.fairness import needs_value, why_not_fair
 from longshore.core.key_limits import why_not, with_some_values
 from longshore.core.limits import (
     RESERVED_PREFIX,
@@ -109,6 +110,9 @@ def _check_kind(kind: str, about: KindInfo) -> None:
     check_priority(about.terms.priority)
     check_retry(about.terms.retry)
     _check_limits(kind, about.terms.limits)
+    fair_by = about.terms.fair_by
+    if fair_by and (why := why_not_fair(f"{fair_by}=any" if needs_value(fair_by) else fair_by)):
+        raise InvalidInput(f"kind '{kind}': {why}")
 
 
 def _check_limits(kind: str, limits: tuple[JobLimit, ...]) -> None:

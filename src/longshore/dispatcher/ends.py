@@ -420,9 +420,11 @@ class Ends:
         ran: Callable[[str, float], None],
         meter: Meter | None = None,
         used: Callable[[str, Usage], None] = lambda kind, usage: None,
+        took: Callable[[Attempt, End, float], None] = lambda attempt, end, seconds: None,
     ) -> None:
         self._meter = meter
         self._used = used
+        self._took = took
         self._ran = ran
         self._decisions = Decisions(environment.settings, environment.random)
         self._commits = commits
@@ -453,7 +455,7 @@ class Ends:
         # The worker owns the job: the store knows its name.
         recovers = sent.claimed.options.turn and can_recover(session.info, sent.claimed.kind)
         end = self._decisions.decide(report, sent.claimed, recovers=recovers)
-        if isinstance(end, WITH_OUTBOX) or self._meter is not None:
+        if isinstance(end, WITH_OUTBOX) or self._meter is not None or sent.claimed.options.fair:
             self._note_run(session, sent, end)
         if (usage := _usage(report)) is not None:
             self._used(sent.claimed.kind, usage)
@@ -493,6 +495,8 @@ class Ends:
             return
         if isinstance(end, WITH_OUTBOX):
             self._ran(kind, ran_s)
+        if sent.claimed.options.fair:
+            self._took(sent.claimed, end, ran_s)
         if self._meter is not None:
             self._meter.ran(kind, ran_s)
 

@@ -27,6 +27,7 @@ from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.census import Census
 from longshore.dispatcher.duties.drains import heed_drains
 from longshore.dispatcher.duties.expiry import expire
+from longshore.dispatcher.duties.fair_use import FairUses
 from longshore.dispatcher.duties.filesets import collect_files
 from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.heartbeats import Heartbeats
@@ -124,8 +125,9 @@ class Dispatcher:
         self._link = WorkerLink(gateway_keys)
         self._run_times = RunTimes(store)
         self._peaks = Peaks(store)
-        told = (self._link.acknowledge, self._run_times.ran, meter, self._peaks.used)
-        self._ends = Ends(here, self._commits, self._alarms, *told)
+        self._fair_uses = FairUses(store)
+        told = self._link.acknowledge, self._run_times.ran, meter, self._peaks.used
+        self._ends = Ends(here, self._commits, self._alarms, *told, self._fair_uses.took)
         lost = counted_losses(meter, on_lost)
         self._losses = Losses(here, lease, self._roster, self._commits, lost)
         parts = (here, lease, self._link, self._commits, self._ends, self._losses)
@@ -202,6 +204,7 @@ class Dispatcher:
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),
             Every(settings.run_times_s, self._run_times.write),
             Every(settings.run_times_s, self._peaks.write),
+            Every(settings.poll_s, self._fair_uses.tell),
             Every(settings.web_poll_s, partial(read_back_proxied, here, roster, self._full)),
             Every(settings.filesets_gc_s, partial(collect_files, store, settings)),
             Every(settings.heartbeat_s, Heartbeats(here, roster).write),

@@ -6,12 +6,14 @@ from typing import Final, assert_never
 
 from msgspec import structs
 
+from longshore.core.fairness import weight_of
 from longshore.core.key_limits import MOST_RULES, why_no_key, why_no_rule
 from longshore.core.key_views import is_full
 from longshore.core.lane_rules import is_of_lanes, lane_keys
 from longshore.core.why import Facts
 from longshore.dispatcher.runtime_protocol import Runtime
 from longshore.errors import InvalidInput, NotFound, WrongState
+from longshore.model.fair import FairPlace
 from longshore.model.group import NOT_RUN
 from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView, LimitRule
@@ -35,7 +37,8 @@ class LimitService:
 
     async def set(self, request: m.SetLimit) -> None:
         """Sets a rule. Jobs that wait hear of it at once."""
-        rule = LimitRule(request.pattern, request.concurrency, request.rate)
+        bounds = request.concurrency, request.rate
+        rule = LimitRule(request.pattern, *bounds, weight=request.weight)
         if why := why_no_rule(rule):
             raise InvalidInput(why)
         known = {one.pattern for one in await self._store.limit_rules()}
@@ -82,10 +85,17 @@ class LimitService:
         facts = await self._store.explain(job)
         if job.state is not JobState.READY or job.kind in NOT_RUN:
             return facts
+        if job.options.fair:
+            facts = structs.replace(facts, fair=await self._fair_place(job))
         of_lane = lane_keys(job.queue, job.kind, await self._store.limit_rules())
         keys = dict.fromkeys((*of_lane, *(limit.key for limit in job.options.limits)))
         views = [await self._store.limit_key(key) for key in keys]
         return structs.replace(facts, full_keys=tuple(filter(is_full, views)))
+
+    async def _fair_place(self, job: Job) -> FairPlace:
+        before, is_new = await self._store.fair_place(job.id)
+        weight = weight_of(job.options.fair, await self._store.limit_rules())
+        return FairPlace(job.options.fair, weight, before, is_new)
 
 
 async def perform_for_limits(service: LimitService, request: m.LimitRequest) -> object:

@@ -18,11 +18,12 @@ MOST_KEYS: Final = 100
 
 
 class NewLimit(Struct, frozen=True, forbid_unknown_fields=True):
-    """What limits the keys that match a pattern; a rate is written as `100/min`."""
+    """What limits or weighs the keys that match a pattern; a rate is written as `100/min`."""
 
     concurrency: int | None = None
     rate: str | None = None
     burst: int | None = None
+    weight: float | None = None
 
 
 class LimitList(Struct, frozen=True):
@@ -66,8 +67,8 @@ async def set_limit(call: Call) -> Response:
         raise InvalidInput("a limit has a burst, but no rate; give a rate like 100/min")
     burst = 1 if new.burst is None else new.burst
     rate = None if new.rate is None else parse_rate(new.rate, burst)
-    await call.connection.limits.set(pattern, new.concurrency, rate)
-    return answer(plain(LimitRule(pattern, new.concurrency, rate)))
+    await call.connection.limits.set(pattern, new.concurrency, rate, new.weight)
+    return answer(plain(LimitRule(pattern, new.concurrency, rate, weight=new.weight)))
 
 
 async def remove_limit(call: Call) -> Response:

@@ -43,6 +43,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """It is a turn of a paused actor. If its worker does not have it yet, it is put aside."""
     waited_s: float | None = None
     """How long it was ready before this claim; None if that is not known (see `WAITS_KNOWN`)."""
+    lane: int = 0
+    """The lane of a job with a fair key, where that is known; 0 otherwise."""
 
     @property
     def key(self) -> AttemptKey:

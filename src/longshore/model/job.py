@@ -130,6 +130,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """With which other jobs it is one run (`core.crowds`)."""
     batch: str = ""
     """A fingerprint of the batch with an `Idempotency-Key` for which it stands."""
+    fair: str = ""
+    """The key that shares the workers with others (`core.fairness`); empty if it has none."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

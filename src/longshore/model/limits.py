@@ -63,6 +63,8 @@ class LimitRule(Struct, frozen=True, omit_defaults=True):
     concurrency: int | None = None
     rate: Rate | None = None
     set_at: datetime | None = None
+    weight: float | None = None
+    """The share of a fair key (`core.fairness`). It limits nothing."""
 
 
 class KeyView(Struct, frozen=True, omit_defaults=True):

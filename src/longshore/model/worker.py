@@ -106,6 +106,8 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
     """Of each the key is a parameter of the job, or a whole key."""
     debounce: Debounced | None = None
     """Its key is a parameter of the job, or a whole key."""
+    fair_by: str = ""
+    """A parameter of the job, or a whole key; empty if jobs of the kind have no fair key."""
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):

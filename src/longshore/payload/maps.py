@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
+from longshore.core.fairness import fair_key_for, needs_value
 from longshore.core.key_limits import limits_for, with_some_values
 from longshore.errors import InvalidArguments, InvalidInput
 from longshore.model.ids import derive_id
@@ -80,7 +81,9 @@ def check_map(job: Submission) -> None:
 def pattern_of(job: Submission) -> Submission:
     """The job of the elements of a map, as it can be checked before there are any."""
     own = read_map(job.args)[1].job
-    return _limited(own, with_some_values(own.options.limits)) if own.options.limits else own
+    if own.options.limits:
+        own = _limited(own, with_some_values(own.options.limits))
+    return _fair(own, f"{own.options.fair}=any") if needs_value(own.options.fair) else own
 
 
 def samples(job: Submission, most: int) -> list[Submission]:
@@ -112,6 +115,8 @@ def elements(
         job = structs.replace(pattern.job, id=id, args=pack(whole, what))
         if job.options.limits:
             job = _limited(job, limits_for(job.options.limits, whole))
+        if needs_value(job.options.fair):
+            job = _fair(job, fair_key_for(job.options.fair, whole))
         jobs.append(Element(str(index), job))
     return Elements(jobs, len(over))
 
@@ -152,6 +157,10 @@ def _no_list(over: object) -> str:
 
 def _limited(job: Submission, limits: tuple[JobLimit, ...]) -> Submission:
     return structs.replace(job, options=structs.replace(job.options, limits=limits))
+
+
+def _fair(job: Submission, key: str) -> Submission:
+    return structs.replace(job, options=structs.replace(job.options, fair=key))
 
 
 class _Map(Struct, frozen=True):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+from uuid import UUID
 
+from longshore.model.fair import FairUse
 from longshore.model.limits import KeyView, LimitRule, LimitsOpened
 
 
@@ -36,5 +39,15 @@ class LimitStore(Protocol):
 
         It looks at so many keys that come after this one, and answers the last of them; empty if
         there is none after that. Ends do this for their own keys. This is for what else brings
-        room: a loss, a rate, a rule that was changed, a dispatcher that died.
+        room: a loss, a rate, a rule that was changed, a dispatcher that died. It also gives jobs
+        their turns that became ready without one (`core.fairness`).
+        """
+
+    async def note_use(self, uses: Sequence[FairUse]) -> None:
+        """Attempts at jobs of these fair keys ended, after so long."""
+
+    async def fair_place(self, job: UUID) -> tuple[int, bool]:
+        """How many ready jobs of its fair key are before a ready job; whether it has no turn yet.
+
+        At most `MOST_BEFORE` are counted.
         """

@@ -185,6 +185,9 @@ class SqliteBackend(SqlBackend):
             round(seconds * 1_000_000),
         )
         await self.execute("UPDATE worker SET ended_at = ended_at - ?", round(seconds * 1_000_000))
+        await self.execute(
+            "UPDATE fair_key SET noted_at = noted_at - ?", round(seconds * 1_000_000)
+        )
         self._pass_time_of_actors(round(seconds * 1_000_000))
 
     def _pass_time_of_actors(self, micros: int) -> None:
@@ -279,6 +282,7 @@ class PostgresBackend(SqlBackend):
             ("message", ("at", "due_at")),
             ("receipt", ("at",)),
             ("turn", ("at",)),
+            ("fair_key", ("noted_at",)),
         ):
             moved = ", ".join(f"{column} = {column} - $1::interval" for column in columns)
             await self.execute(f"UPDATE longshore.{table} SET {moved}", timedelta(seconds=seconds))
@@ -348,6 +352,7 @@ _EMPTY_ALL = "; ".join(
         *_OF_ACTORS,
         "group_count",
         "web_worker",
+        "fair_key",
         "web_gateway",
         "blob",
         "manifest",

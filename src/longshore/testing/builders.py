@@ -104,6 +104,7 @@ def a_job(
     resources: str = "",
     limits: tuple[JobLimit, ...] = (),
     debounce: Debounced | None = None,
+    fair: str = "",
 ) -> Submission:
     """A submission that is ready at once, unless told otherwise."""
     return Submission(
@@ -123,6 +124,7 @@ def a_job(
             resources=resources,
             limits=limits,
             debounce=debounce,
+            fair=fair,
         ),
     )
 

@@ -36,6 +36,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.callback import USUAL_TERMS, CallbackTerms
 from longshore.model.depth import LaneDepth
+from longshore.model.fair import FairUse
 from longshore.model.finding import Finding
 from longshore.model.group import (
     MOST_COPIED,
@@ -285,6 +286,12 @@ class FaultyStore(FaultyAccess, FaultyBulks, FaultyFiles, FaultySchedules):
 
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         return await self._call("open_limits", lambda: self.store.open_limits(after, most))
+
+    async def note_use(self, uses: Sequence[FairUse]) -> None:
+        await self._call("note_use", lambda: self.store.note_use(uses))
+
+    async def fair_place(self, job: UUID) -> tuple[int, bool]:
+        return await self._call("fair_place", lambda: self.store.fair_place(job))
 
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
         return await self._call("submit_group", lambda: self.store.submit_group(part))

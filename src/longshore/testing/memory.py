@@ -184,7 +184,7 @@ class MemoryStore(
     def _start_on(
         self, dispatcher: UUID, offers: SlotOffers, woken: Sequence[JobRow]
     ) -> list[Attempt]:
-        rows = [row for row in woken if not (self._held_back(row) or self._is_limited(row))]
+        rows = [row for row in woken if not (self._held_back(row) or self._waits_for_claim(row))]
         jobs = [
             Woken(
                 row.order,
@@ -288,6 +288,7 @@ class MemoryStore(
 
     def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> tuple[list[Attempt], bool]:
         slots = [slot for slot in claim.slots if self._is_free_for(slot, dispatcher)]
+        self._give_turns(claim.lanes)
         ready = self._where(
             lambda row: row.state is JobState.READY and not row.is_expired(self._now)
         )

@@ -14,11 +14,11 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import Ended, JobState
 from longshore.ports import Hint
 from longshore.store.rows import micros, moment
-from longshore.testing.memory_limits import MemoryLimits
+from longshore.testing.memory_fair import MemoryFair
 from longshore.testing.memory_rows import JobRow
 
 
-class MemoryCrowds(MemoryLimits):
+class MemoryCrowds(MemoryFair):
     """What submits do to crowds; `core.crowds` decides."""
 
     @abstractmethod
@@ -31,6 +31,7 @@ class MemoryCrowds(MemoryLimits):
         self._stopping: list[UUID] = []
 
     def _settle_crowd(self, new: JobRow, ready: Counter[int]) -> None:
+        self._rank_new(new)
         crowd = crowd_of(new.job.kind, new.job.options)
         if crowd is None:
             return

@@ -107,6 +107,10 @@ class MemoryLimits(MemoryReads):
         """Whether only a claim that asks for limits may start this job."""
         return bool(row.job.options.limits or self._lane_keys(row))
 
+    def _waits_for_claim(self, row: JobRow) -> bool:
+        """Whether only a claim starts a job, and no end of one that it depends on."""
+        return self._is_limited(row) or bool(row.job.options.fair)
+
     def _lane_keys(self, row: JobRow) -> tuple[str, ...]:
         return lane_keys(row.job.queue, row.job.kind, self._limit_rules.values())
 

@@ -19,6 +19,7 @@ from longshore.core.why import Facts, HeldBack
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.bulk import BulkRun
 from longshore.model.depth import LaneDepth
+from longshore.model.fair import Account, FairKey
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.limits import LimitRule
@@ -57,6 +58,9 @@ class MemoryReads:
         self._limit_rules: dict[str, LimitRule] = {}
         self._even_at: dict[str, int] = {}
         """For keys with a rate, when all that began would have begun at an even pace."""
+        self._accounts: dict[FairKey, Account] = {}
+        self._with_turns: set[UUID] = set()
+        """The jobs with fair keys that got their turns."""
         self._emptied: dict[int, Lane] = {}
         self._last_number = 0
         self._tokens = count(1)

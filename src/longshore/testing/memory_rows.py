@@ -253,7 +253,9 @@ class JobRow:
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
         limits = self.is_cancelling, job.priority, left_s
-        return Attempt(*which, job.worker, self.session, *tries, *limits, round=job.round)
+        lane = self.lane.hash if job.options.fair else 0
+        attempt = Attempt(*which, job.worker, self.session, *tries, *limits, round=job.round)
+        return structs.replace(attempt, lane=lane) if lane else attempt
 
 
 @dataclass

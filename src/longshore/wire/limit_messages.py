@@ -16,6 +16,7 @@ class SetLimit(Numbered, frozen=True, omit_defaults=True):
     pattern: str
     concurrency: int | None = None
     rate: Rate | None = None
+    weight: float | None = None
 
 
 class RemoveLimit(Numbered, frozen=True):

@@ -15,6 +15,7 @@ from longshore.core.rates import parse_rate, rate_text
 from longshore.model.limits import LimitRule
 
 _NUMBER = Whole(0, MOST_UNITS)
+_BOUNDS = ("concurrency", "rate", "burst", "weight")
 
 
 @click.command(
@@ -24,6 +25,7 @@ _NUMBER = Whole(0, MOST_UNITS)
         "longshore limits",
         "longshore limits set tenant=* --concurrency 5 --rate 100/min --burst 20",
         "longshore limits set queue=mail --concurrency 10",
+        "longshore limits set tenant=acme --weight 2",
         "longshore limits show tenant=acme",
         "longshore limits rm tenant=acme",
     ),
@@ -38,6 +40,7 @@ _NUMBER = Whole(0, MOST_UNITS)
 @click.option("--concurrency", type=_NUMBER, metavar="N", help="The most jobs at once.")
 @click.option("--rate", metavar="N/TIME", help="The most in a time: 100/min, 5/s, 10/30s.")
 @click.option("--burst", type=Whole(1, MOST_UNITS), metavar="N", help="More than that at once (1).")
+@click.option("--weight", type=float, metavar="W", help="The share of jobs with this fair_by (1).")
 @client_options
 def limits(context: click.Context, /, action: str, pattern: str | None, **given: Any) -> None:
     """List rules of limits, set or remove one, show a key.
@@ -45,7 +48,8 @@ def limits(context: click.Context, /, action: str, pattern: str | None, **given:
     A rule is about a key, such as tenant=acme, or about all keys that begin as its pattern does:
     tenant=* or tenant=ac*. The most specific rule wins. It goes before what jobs bring, and holds
     at once for jobs that wait. A rule for kind=NAME or queue=NAME holds for all jobs of that kind
-    or queue, whatever keys they name.
+    or queue, whatever keys they name. A weight is for jobs with fair_by: keys share
+    workers by it.
 
     Exits with 3 if there is no rule to remove.
     """
@@ -54,8 +58,8 @@ def limits(context: click.Context, /, action: str, pattern: str | None, **given:
         return
     if pattern is None:
         raise click.UsageError("name the key, such as tenant=acme", context)
-    if action != "set" and any(given[name] for name in ("concurrency", "rate", "burst")):
-        raise click.UsageError("--concurrency, --rate and --burst go with set", context)
+    if action != "set" and any(given[name] is not None for name in _BOUNDS):
+        raise click.UsageError("--concurrency, --rate, --burst and --weight go with set", context)
     if action == "set":
         _set(context, pattern, given)
     elif action == "show":
@@ -78,10 +82,10 @@ def _set(context: click.Context, pattern: str, given: dict[str, Any]) -> None:
     if given["burst"] is not None and given["rate"] is None:
         raise click.UsageError("--burst goes with --rate", context)
     rate = None if given["rate"] is None else parse_rate(given["rate"], given["burst"] or 1)
-    most = given["concurrency"]
-    ask(context, lambda connection: connection.limits.set(pattern, most, rate))
-    document = plain(LimitRule(pattern, most, rate))
-    words = f"{pattern}: {bounds_words(most, rate)}"
+    most, weight = given["concurrency"], given["weight"]
+    ask(context, lambda connection: connection.limits.set(pattern, most, rate, weight))
+    document = plain(LimitRule(pattern, most, rate, weight=weight))
+    words = f"{pattern}: {bounds_words(most, rate, weight)}"
     print_answer(given["as_json"], document, words)
 
 
@@ -92,8 +96,9 @@ def _table(rules: tuple[LimitRule, ...]) -> Table:
             "" if rule.concurrency is None else str(rule.concurrency),
             "" if rule.rate is None else rate_text(rule.rate),
             "" if rule.rate is None else str(rule.rate.burst),
+            "" if rule.weight is None else f"{rule.weight:g}",
         )
         for rule in rules
     ]
-    numbers = frozenset({"at once", "burst"})
-    return Table(("key", "at once", "rate", "burst"), rows, numbers)
+    numbers = frozenset({"at once", "burst", "weight"})
+    return Table(("key", "at once", "rate", "burst", "weight"), rows, numbers)

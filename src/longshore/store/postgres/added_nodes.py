@@ -11,7 +11,7 @@ from uuid import UUID
 
 from longshore.core.dependencies import Marks, Waiting, becomes
 from longshore.core.effects import Change
-from longshore.core.limited_starts import keys_text
+from longshore.core.limited_starts import held_keys_text
 from longshore.model.job import Submission
 from longshore.model.worker import Lane
 from longshore.store.postgres import groups_sql
@@ -107,7 +107,8 @@ async def store_nodes(
         [CONDITIONS[item.node.on] for item in items],
         [item.node.key for item in items],
         scopes if any(scopes) else [],
-        unless_empty([keys_text(job.options.limits) for job, _ in jobs]),
+        unless_empty([held_keys_text(job.options) for job, _ in jobs]),
+        unless_empty([job.options.fair or None for job, _ in jobs]),
         *([ranks] if ranks else []),
     )
     if sum(row["n"] for row in rows) < len(items):

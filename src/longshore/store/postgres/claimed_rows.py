@@ -36,9 +36,11 @@ def claimed_attempt(
     row: asyncpg.Record, workers: Sequence[UUID], sessions: Sequence[int]
 ) -> Attempt:
     """The attempt that a row of `CLAIM` is."""
-    _, _, _, _, place, _, urgency, _, id, number, token, kind, args, options, *tries = row
+    _, _, _, _, place, lane, urgency, _, id, number, token, kind, args, options, *tries = row
     slot = workers[place - 1], sessions[place - 1]
-    of_job = id, number, token, kind, args, unpack_options(options)
+    found = unpack_options(options)
+    of_job = id, number, token, kind, args, found
     begun, failures, crashes, left_s, round, waited_s = tries
     tried = begun, failures, crashes, False, ~urgency, left_s, round
-    return Attempt(*of_job, *slot, *tried, waited_s=waited_s)
+    lane = lane if found.fair else 0
+    return Attempt(*of_job, *slot, *tried, waited_s=waited_s, lane=lane)

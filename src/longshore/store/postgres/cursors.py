@@ -152,6 +152,12 @@ class ClaimCursors:
             known.was_short, known.gave_some = True, lane in gave
         return [lane for lane in short if self._lane(lane).wants_full_look(now)]
 
+    def mark(self, lane: int, urgency: int) -> Place | None:
+        """Up to where everything in this lane was claimed a while ago, if that is known."""
+        known = self._lanes.get(lane)
+        level = None if known is None else known.levels.get(urgency)
+        return None if level is None else level.mark
+
     def keep(self, lanes: Container[int]) -> None:
         """Forgets all lanes but these. A claim that is under way may bring others back."""
         self._lanes = {lane: known for lane, known in self._lanes.items() if lane in lanes}

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from longshore.core.crowd_limits import IN_TRANSACTION, check_no_crowd
+from longshore.core.fairness import NEW
 from longshore.core.limited_starts import keys_text
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
@@ -84,12 +85,14 @@ def enqueue_sends(messages: Sequence[Message], *, notify: bool = False) -> Sendi
 def _take(items: list[Item]) -> Conversation:
     answers: dict[UUID, Answer] = {}
     left = items
-    limited = any(job.options.limits for job, _ in items)
+    limited = any(job.options.limits or job.options.fair for job, _ in items)
     for _ in range(TURNS):
         if limited:
             keys = [keys_text(job.options.limits) for job, _ in left]
-            none = [None] * len(left)
-            inserted = yield Ask(ENQUEUE_LIMITED, [*columns(left), keys, none, none])
+            fair = [job.options.fair or None for job, _ in left]
+            behind = [key and NEW for key in fair]
+            special = [keys, behind, [None] * len(left), fair]
+            inserted = yield Ask(ENQUEUE_LIMITED, [*columns(left), *special])
         else:
             inserted = yield Ask(ENQUEUE, columns(left))
         for id, number in inserted:

@@ -23,7 +23,15 @@ from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
-from longshore.model.ends import WITH_OUTBOX, End, Failed, ReadDone, Succeeded, TurnTaken
+from longshore.model.ends import (
+    WITH_OUTBOX,
+    End,
+    Failed,
+    PutAside,
+    ReadDone,
+    Succeeded,
+    TurnTaken,
+)
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
@@ -32,7 +40,7 @@ from longshore.store.postgres.actors_sql import HOLD_ENDING, TAKE
 from longshore.store.postgres.columns import unless_empty
 from longshore.store.postgres.connections import TURNS, Transaction
 from longshore.store.postgres.cursors import ClaimCursors
-from longshore.store.postgres.sql import FINISH, JUDGED, NOTE
+from longshore.store.postgres.sql import FINISH
 from longshore.store.postgres.states import CODES, READY, STATES, head
 from longshore.store.rows import INT64, LARGEST_INT, clean, pack_error
 
@@ -57,6 +65,30 @@ def quoted(text: str, *, ascii_only: bool = False) -> str:
     if ascii_only:
         kept = kept.encode("ascii", "replace").decode()
     return _json.encode(kept).decode()
+
+
+_JUDGED: Final = """
+SELECT i.id, l.state, l.token, l.worker
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT state, token, worker FROM longshore.job WHERE id = i.id OFFSET 0
+) AS l
+"""
+
+_NOTE: Final = """
+UPDATE longshore.job AS j
+SET history = substr(n.history, 2, length(n.history) - 2)
+FROM (
+    SELECT l.tid, jsonb_set(
+        ('[' || l.history || ']')::jsonb, '{-1,3}', to_jsonb($2::text)
+    )::text AS history
+    FROM (
+        SELECT ctid AS tid, history FROM longshore.job WHERE id = $1 OFFSET 0
+    ) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid
+"""
 
 
 class FinishBatch:
@@ -168,7 +200,7 @@ class FinishBatch:
         """Answers what was not recorded; left is what would have been, had it not just changed."""
         self._tx.rest_on_found()
         unanswered = [place for place in left if answers[place] is None]
-        rows = await self._tx.fetch(JUDGED, [ends[place].job for place in unanswered])
+        rows = await self._tx.fetch(_JUDGED, [ends[place].job for place in unanswered])
         found = {row["id"]: (STATES[row["state"]], row["token"], row["worker"]) for row in rows}
         again = []
         for place in unanswered:
@@ -205,7 +237,7 @@ class FinishBatch:
             _, texts = notes.setdefault(id(end), (end, [end.info] if end.info else []))
             texts.append(effects.refused_item(index, why))
         for end, texts in notes.values():
-            await self._tx.fetch(NOTE, end.job, clean("; ".join(texts)))
+            await self._tx.fetch(_NOTE, end.job, clean("; ".join(texts)))
 
 
 def _keys(ends: Sequence[End]) -> tuple[list[UUID], list[int]]:
@@ -324,3 +356,12 @@ def _shape(end: End) -> tuple[object, ...]:
         end = structs.replace(end, versions=())
     _, _, *rest = structs.astuple(structs.replace(end, ran_s=None))
     return type(end), *rest
+
+
+def does_more(end: End) -> bool:
+    """Whether an end has more to do than to change the row of its job."""
+    if isinstance(end, Succeeded):
+        return bool(end.outbox or end.versions)
+    if isinstance(end, Failed):
+        return bool(end.versions)
+    return isinstance(end, TurnTaken | PutAside | ReadDone)

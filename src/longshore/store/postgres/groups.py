@@ -57,6 +57,7 @@ from longshore.store.postgres.expanding import (
     found_results,
     open_gate,
 )
+from longshore.store.postgres.fair import fair_lanes_of
 from longshore.store.postgres.group_reopening import (
     MOST_REOPENED,
     reopen_in_steps,
@@ -108,6 +109,7 @@ class PostgresGroups(PostgresReads):
         items = node_items(part)
         if isinstance(items, Refused):
             return items
+        self._pump.fair.with_new |= fair_lanes_of(node.job for node in part.nodes)
 
         async def work(tx: Transaction) -> tuple[GroupSubmitted | Refused, Settling]:
             settling = Settling(tx)

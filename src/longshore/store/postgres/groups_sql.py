@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from longshore.core.fairness import NEW
 from longshore.model.group import GroupState
 from longshore.model.job import JobState
 from longshore.store.postgres.node_pages import parents_of_n
@@ -49,18 +50,18 @@ _ADD_NODES_FORM: Final = f"""
 WITH new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, created_at, state, history, group_id, concurrency_key{{also}}
+        timeout_s, created_at, state, history, group_id, concurrency_key, fair, blocked_on{{also}}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.run_at,
         ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
         ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
         ($14::float8[])[n.shape], statement_timestamp(), {WAITING}, {NEW_NODE_ENTRY},
-        $16::uuid, n.keys{{rank}}
+        $16::uuid, n.keys, n.fair, CASE WHEN n.fair IS NOT NULL THEN '{NEW}' END{{rank}}
     FROM unnest(
         $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::text[], $6::timestamptz[],
-        $7::float8[], $23::text[]{{ranks}}
-    ) AS n (id, body_hash, args, shape, unique_key, run_at, delay_s, keys{{also}})
+        $7::float8[], $23::text[], $24::text[]{{ranks}}
+    ) AS n (id, body_hash, args, shape, unique_key, run_at, delay_s, keys, fair{{also}})
     ON CONFLICT DO NOTHING
     RETURNING id, number, lane
 ),
@@ -83,7 +84,7 @@ SELECT lane, count(*) AS n FROM new GROUP BY lane
 ADD_NODES: Final = _ADD_NODES_FORM.format(also="", rank="", ranks="")
 """Nodes that are submitted: their rank is their number, by the default of the column."""
 ADD_RANKED_NODES: Final = _ADD_NODES_FORM.format(
-    also=", rank", rank=", n.rank", ranks=", $24::bigint[]"
+    also=", rank", rank=", n.rank", ranks=", $25::bigint[]"
 )
 """Nodes that are added later, and take the rank of another."""
 ADD_EDGES: Final = """

@@ -346,6 +346,6 @@ def limit_of(options: Options, key: str) -> JobLimit:
 def rules_of(rows: Sequence[asyncpg.Record]) -> list[LimitRule]:
     """The rules that these rows are."""
     return [
-        LimitRule(pattern, concurrency, Rate(*rate) if rate[0] is not None else None, set_at)
-        for pattern, concurrency, *rate, set_at in rows
+        LimitRule(pattern, most, Rate(*rate) if rate[0] is not None else None, set_at, weight)
+        for pattern, most, *rate, set_at, weight in rows
     ]

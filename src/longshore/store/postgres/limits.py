@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from uuid import UUID
 
 import asyncpg
 from msgspec.structs import astuple
 
+from longshore.core.fairness import IDLE_S, MOST_BEFORE, NEW
 from longshore.core.key_views import Holder, key_view
 from longshore.core.lane_rules import is_of_lanes
+from longshore.model.fair import FairUse
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened
 from longshore.ports import Hint
 from longshore.store.postgres import limits_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
+from longshore.store.postgres.fair import give_turns, note_use
+from longshore.store.postgres.fair_sql import BEFORE, FORGET_ACCOUNTS
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.lane_rules import ready_lanes, running
 from longshore.store.postgres.limited_claims import limit_of, open_keys, rooms, rules_of
@@ -28,7 +33,8 @@ class PostgresLimits(PostgresKeeper):
     async def set_limit(self, rule: LimitRule) -> None:
         """Sets the rule for a pattern."""
         rate = (None, None, None) if rule.rate is None else astuple(rule.rate)
-        await self._change_rule(rule.pattern, sql.SET_RULE, rule.pattern, rule.concurrency, *rate)
+        values = rule.pattern, rule.concurrency, *rate, rule.weight
+        await self._change_rule(rule.pattern, sql.SET_RULE, *values)
 
     async def remove_limit(self, pattern: str) -> bool:
         """Removes the rule for a pattern; False if there is none."""
@@ -73,13 +79,15 @@ class PostgresLimits(PostgresKeeper):
     ) -> list[str]:
         """The first so many keys after one that the store knows something of."""
         statement = sql.KEYS_BEHIND if waited_for else sql.KNOWN_KEYS
-        return [row["key"] for row in await self._reading.fetch(statement, clean(after), most)]
+        rows = await self._reading.fetch(statement, clean(after), most)
+        return [row["key"] for row in rows if row["key"] != NEW]
 
     async def forget_lanes(self, most: int = 1000) -> int:
         """Forgets lanes without jobs, and so many keys of limits and slots that nobody holds."""
         forgotten = await super().forget_lanes(most)
         await self._keeping.fetch(sql.FORGET_HOLDS, most)
         await self._keeping.fetch(sql.FORGET_KEYS, most)
+        await self._keeping.fetch(FORGET_ACCOUNTS, most, IDLE_S)
         return forgotten
 
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
@@ -97,9 +105,16 @@ class PostgresLimits(PostgresKeeper):
 
     async def _open_keys(self, keys: Sequence[str]) -> tuple[Counter[int], float | None]:
         async def work(tx: Transaction) -> tuple[Counter[int], float | None]:
+            ready: Counter[int] = Counter()
+            if NEW in keys:
+                ready = await self._give_turns(tx)
+            limits = [key for key in keys if key != NEW]
+            if not limits:
+                return ready, None
             # The row of a key may have been removed at the moment when a job went behind it.
-            await tx.fetch(sql.ADD_KEYS, keys)
-            return await open_keys(tx, keys, self._pump.cursors, waits=False)
+            await tx.fetch(sql.ADD_KEYS, limits)
+            opened, next_s = await open_keys(tx, limits, self._pump.cursors, waits=False)
+            return ready + opened, next_s
 
         return await self._keeping.run(work)
 
@@ -109,3 +124,20 @@ class PostgresLimits(PostgresKeeper):
         if not lanes:
             return Counter(), None
         return await self._keeping.run(lambda tx: rooms(tx, lanes))
+
+    async def _give_turns(self, tx: Transaction) -> Counter[int]:
+        """Gives turns to jobs that became ready; from now on claims of their lanes do so, too."""
+        fair = self._pump.fair
+        lanes = {row["lane"] for row in await tx.fetch(sql.LANES_BEHIND, [NEW])}
+        fair.with_new |= lanes
+        return await give_turns(tx, lanes, fair.cursors)
+
+    async def note_use(self, uses: Sequence[FairUse]) -> None:
+        """Attempts at jobs of these fair keys ended, after so long."""
+        if uses:
+            await self._keeping.run(lambda tx: note_use(tx, uses))
+
+    async def fair_place(self, job: UUID) -> tuple[int, bool]:
+        """How many ready jobs of its key are before a ready job, and whether it has no turn yet."""
+        rows = await self._reading.fetch(BEFORE, job, MOST_BEFORE)
+        return (rows[0]["before"], rows[0]["is_new"]) if rows else (0, False)

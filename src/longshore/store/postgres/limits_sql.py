@@ -75,7 +75,8 @@ SELECT k.key, k.even_at, ARRAY(
 FROM longshore.limit_key AS k WHERE k.key = ANY ($1::text[])
 """
 RULES: Final = """
-SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at FROM longshore.limit_rule
+SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at, weight
+FROM longshore.limit_rule
 ORDER BY pattern
 """
 START: Final = f"""
@@ -219,11 +220,11 @@ DELETE FROM longshore.limit_key WHERE key = ANY (ARRAY(
 """Removes rows of keys that hold nothing. Whoever needs one again adds it: it says nothing else."""
 SET_RULE: Final = """
 INSERT INTO longshore.limit_rule
-    (pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at)
-VALUES ($1, $2, $3, $4, $5, statement_timestamp())
+    (pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at, weight)
+VALUES ($1, $2, $3, $4, $5, statement_timestamp(), $6)
 ON CONFLICT (pattern) DO UPDATE SET concurrency = excluded.concurrency,
     rate_units = excluded.rate_units, rate_per_s = excluded.rate_per_s,
-    rate_burst = excluded.rate_burst, set_at = excluded.set_at
+    rate_burst = excluded.rate_burst, set_at = excluded.set_at, weight = excluded.weight
 """
 REMOVE_RULE: Final = "DELETE FROM longshore.limit_rule WHERE pattern = $1 RETURNING pattern"
 LOCK_GATE: Final = """

@@ -19,6 +19,7 @@ from uuid import UUID
 import asyncpg
 from msgspec import structs
 
+from longshore.core.fairness import NEW
 from longshore.core.new_run import Copy, run_plan, taken_over
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import MOST_COPIED, GroupState, GroupSubmitted, RunPlan
@@ -81,7 +82,8 @@ _COPY: Final = f"""
 WITH copied AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, lane, priority, kind, queue, target, options, timeout_s,
-        created_at, group_id, state, ended_at, result, history, concurrency_key
+        created_at, group_id, state, ended_at, result, history, concurrency_key,
+        fair, blocked_on
     )
     SELECT
         i.id, j.body_hash, j.args, j.unique_key, j.lane, j.priority, j.kind, j.queue, j.target,
@@ -91,11 +93,12 @@ WITH copied AS (
         CASE WHEN i.info IS NOT NULL THEN j.result END,
         CASE WHEN i.info IS NULL THEN '["{JobState.WAITING}",' ELSE '["{JobState.SUCCEEDED}",' END
             || {_AT} || ',"","' || coalesce(i.info, '') || '"]',
-        j.concurrency_key
+        CASE WHEN j.fair IS NULL THEN j.concurrency_key ELSE coalesce(j.concurrency_key, '') END,
+        j.fair, CASE WHEN j.fair IS NOT NULL THEN '{NEW}' END
     FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::integer[]) AS i (job, id, info, place)
     CROSS JOIN LATERAL (
         SELECT body_hash, args, unique_key, lane, priority, kind, queue, target, options,
-            timeout_s, result, concurrency_key
+            timeout_s, result, concurrency_key, fair
         FROM longshore.job WHERE id = i.job OFFSET 0
     ) AS j
     ORDER BY i.place

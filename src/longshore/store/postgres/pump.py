@@ -30,7 +30,7 @@ from msgspec import structs
 from longshore.core.placement import SlotOffers
 from longshore.core.publishing import published_bytes
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, Failed, PutAside, ReadDone, Succeeded, TurnTaken
+from longshore.model.ends import End, Succeeded, TurnTaken
 from longshore.model.job import Finished, Refused, Submitted
 from longshore.model.worker import Claim, OpenSlots, SessionKey
 from longshore.ports import Batch, BatchResult
@@ -39,8 +39,10 @@ from longshore.store.postgres.claimed_rows import claimed_attempt, left_of, slot
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
+from longshore.store.postgres.fair import FairLanes
 from longshore.store.postgres.finish import (
     FinishBatch,
+    does_more,
     finish_columns,
     made_ready,
     only_results,
@@ -78,7 +80,12 @@ from longshore.store.postgres.sql import (
     SUCCEED_ALONE,
 )
 from longshore.store.postgres.states import READY, RUNNING, STATES
-from longshore.store.postgres.submit import StartColumns, SubmitBatch, TurnSlots
+from longshore.store.postgres.submit import (
+    StartColumns,
+    SubmitBatch,
+    TurnSlots,
+    is_special,
+)
 from longshore.store.postgres.turns import TurnBatch, concerns_actors
 from longshore.store.rows import INT64
 
@@ -94,6 +101,7 @@ class Pump:
 
     def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
         self.cursors = ClaimCursors()
+        self.fair = FairLanes(self.cursors)
         self._lanes: set[int] = set()
         self._keys: set[str] = set()
         """Keys of limits whose rows are stored."""
@@ -211,7 +219,8 @@ class Pump:
     ) -> SubmitBatch:
         """Takes in what is submitted, and starts new turns on slots that are offered."""
         for_turns = TurnSlots(dispatcher, self._expiry_margin_s, offers)
-        return SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch), for_turns)
+        starts = self._start_columns(dispatcher, batch)
+        return SubmitBatch(tx, self._lanes, starts, for_turns, self.fair)
 
     async def _settle(
         self,
@@ -250,7 +259,7 @@ class Pump:
         items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
             return None
-        if any(job.options.limits or job.options.debounce for job in batch.submits):
+        if any(map(is_special, batch.submits)):
             return None
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
             return None
@@ -343,7 +352,7 @@ class Pump:
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
         ends = batch.finishes
-        if any(end.token not in INT64 or _does_more(end) for end in ends):
+        if any(end.token not in INT64 or does_more(end) for end in ends):
             return None
         if (plain := only_results(ends)) is not None:
             return await self._succeed_alone(lines, dispatcher, batch, plain)
@@ -504,6 +513,8 @@ class Pump:
     ) -> list[ClaimScan]:
         """Serves one claim. A lane that seems empty gets a full look before it counts as empty."""
         lanes = dict.fromkeys(claim.lanes)
+        if self.fair.with_new:
+            await self.fair.ready(tx, lanes)
         first = await self._read(tx, dispatcher, lanes, claim, claim.slots, room)
         if first.barred and claim.ahead is None:
             return await self._claim_limited(tx, dispatcher, claim, first, room)
@@ -586,12 +597,3 @@ class Pump:
         barred = frozenset(lanes if is_barred else ())
         told = contested, barred, None, is_ruled
         return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, *told)
-
-
-def _does_more(end: End) -> bool:
-    """Whether an end has more to do than to change the row of its job."""
-    if isinstance(end, Succeeded):
-        return bool(end.outbox or end.versions)
-    if isinstance(end, Failed):
-        return bool(end.versions)
-    return isinstance(end, TurnTaken | PutAside | ReadDone)

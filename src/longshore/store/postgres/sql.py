@@ -237,12 +237,23 @@ An empty array stands for a column without a value; a job without a shape has th
 """
 
 
+_KEYED: Final = {
+    "keys": ("concurrency_key", "text"),
+    "behind": ("blocked_on", "text"),
+    "crowd": ("crowd", "text"),
+    "fair": ("fair", "text"),
+}
+"""What jobs with limits or fair keys have beside: the columns and their types."""
+_RANKED: Final = _KEYED | {"rank": ("rank", "bigint")}
+
+
 def inserted(
     *,
     started: bool,
     one: bool = False,
     turns: bool = False,
     limited: bool = False,
+    ranked: bool = False,
     first: str = "",
     guard: str = "true",
 ) -> str:
@@ -250,8 +261,8 @@ def inserted(
 
     With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
     are those of a single job, not arrays, which cost more to take apart. With `turns`, the jobs are
-    turns of actors, whose numbers come last. With `limited`, their keys come last, behind which
-    of them each job goes, and its crowd. What `first` selects precedes it, and can `guard` it.
+    turns of actors, whose numbers come last. With `limited`, what is `_KEYED` comes last; with
+    `ranked`, their ranks too. What `first` selects precedes it, and can `guard` it.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
@@ -267,12 +278,12 @@ def inserted(
     if turns:
         also, values = f"{also}, actor_id", f"{values}, n.actor"
     if limited:
-        at = 18 if turns else 17
-        own = f"{own}, ${at}::text[], ${at + 1}::text[], ${at + 2}::text[]"
-        names = f"{names}, keys, behind, crowd"
+        given = _RANKED if ranked else _KEYED
+        types = enumerate((of for _, of in given.values()), 18 if turns else 17)
+        own = ", ".join([own, *(f"${n}::{of}[]" for n, of in types)])
+        names, values = ", ".join([names, *given]), ", n.".join([values, *given])
+        also = ", ".join([also, *(column for column, _ in given.values())])
         rows = f"unnest({own})"
-        also = f"{also}, concurrency_key, blocked_on, crowd"
-        values = f"{values}, n.keys, n.behind, n.crowd"
     return f"""
 WITH {first} {may} new AS (
     INSERT INTO longshore.job (
@@ -497,29 +508,6 @@ SELECT lane, array_agg(place) AS places FROM ended GROUP BY lane
 
 What it does is written out instead of looked up in arrays for each row, and it answers by lane, not
 by row. It leaves out jobs that are being cancelled, too.
-"""
-
-JUDGED: Final = """
-SELECT i.id, l.state, l.token, l.worker
-FROM unnest($1::uuid[]) AS i (id)
-CROSS JOIN LATERAL (
-    SELECT state, token, worker FROM longshore.job WHERE id = i.id OFFSET 0
-) AS l
-"""
-
-NOTE: Final = """
-UPDATE longshore.job AS j
-SET history = substr(n.history, 2, length(n.history) - 2)
-FROM (
-    SELECT l.tid, jsonb_set(
-        ('[' || l.history || ']')::jsonb, '{-1,3}', to_jsonb($2::text)
-    )::text AS history
-    FROM (
-        SELECT ctid AS tid, history FROM longshore.job WHERE id = $1 OFFSET 0
-    ) AS l
-    OFFSET 0
-) AS n
-WHERE j.ctid = n.tid
 """
 
 CLAIMED_COLUMNS: Final = f"""state = {RUNNING},

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from longshore.core.crowds import crowd_of
+from longshore.core.fairness import NEW
 from longshore.core.limited_starts import keys_text
 from longshore.core.placement import SlotOffers, Woken
 from longshore.core.turns import last_worker
@@ -32,6 +33,18 @@ from longshore.store.postgres.columns import (
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres.crowds import Crowds, count_dropped, lock_crowds, may_crowd
+from longshore.store.postgres.fair import (
+    NO_TURNS,
+    FairLanes,
+    NewTurns,
+    fair_key_of,
+    fair_lanes_of,
+    is_due,
+    keep_accounts,
+    new_turns,
+    rank_ready,
+)
+from longshore.store.postgres.fair_sql import SUBMIT_RANKED
 from longshore.store.postgres.key_holders import holder_of, staging_of
 from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.limited_claims import keys_to_wait_behind
@@ -149,6 +162,7 @@ class SubmitBatch:
         lanes: set[int],
         start_columns: StartColumns | None = None,
         for_turns: TurnSlots | None = None,
+        fair: FairLanes | None = None,
     ) -> None:
         self.ready: Counter[int] = Counter()
         self.ready_sent: Counter[int] = Counter()
@@ -157,6 +171,7 @@ class SubmitBatch:
         self.turns: list[Attempt] = []
         """The turns that started."""
         self._for_turns = for_turns
+        self._fair = fair
         self._tx = tx
         self._lanes = lanes
         self._start_columns = start_columns
@@ -258,8 +273,11 @@ class SubmitBatch:
         await self._note(items, rows)
 
     async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
-        if any(map(_is_limited, items)):
-            return await self._insert_limited(items)
+        if any(map(self._is_special, items)):
+            return await self._insert_special(items)
+        return await self._insert_plain(items)
+
+    async def _insert_plain(self, items: list[Item]) -> list[asyncpg.Record]:
         if self._start_columns is None:
             rows = await self._tx.fetch(SUBMIT, *columns(items, sparse=True))
         else:
@@ -269,34 +287,101 @@ class SubmitBatch:
         await self._note(items, rows)
         return rows
 
+    async def _insert_special(self, items: list[Item]) -> list[asyncpg.Record]:
+        """Stores jobs of which some have limits or fair keys; those with known turns first."""
+        new = await self._turns_of(items)
+        ranked = [item for item in items if item[0].id in new.ranks]
+        others = [item for item in items if item[0].id not in new.ranks]
+        rows = await self._insert_ranked(ranked, new) if ranked else []
+        rows += await self._insert_limited(others) if others else []
+        places = {job.id.int: place for place, (job, _) in enumerate(items)}
+        return sorted(rows, key=lambda row: places[row["id"].int])
+
+    async def _turns_of(self, items: list[Item]) -> NewTurns:
+        """The turns of those of these jobs that are ready once they are stored."""
+        if self._fair is None:
+            return NO_TURNS
+        keys = {
+            job.id: fair_key_of(job)
+            for job, _ in items
+            if job.options.fair and is_due(job) and not self._has_slot(job)
+        }
+        return await new_turns(self._tx, keys, self._fair.cursors)
+
+    async def _insert_ranked(self, items: list[Item], new: NewTurns) -> list[asyncpg.Record]:
+        ranks = [new.ranks[job.id] for job, _ in items]
+        rows = await self._insert_limited_part(SUBMIT_RANKED, items, after=[ranks])
+        await keep_accounts(self._tx, new.charges(row["id"] for row in rows))
+        assert self._fair is not None
+        for row in rows:
+            key = new.keys[row["id"]]
+            place = (new.ranks[row["id"]], row["number"])
+            self._fair.cursors.put_back(key.lane, ~key.priority, place)
+        return rows
+
     async def _insert_limited(self, items: list[Item]) -> list[asyncpg.Record]:
         """Stores jobs of which some have limits, in their order: numbers follow it.
 
         Those with limits do not start, and may go behind keys. If they alternate too often, none of
         the others starts either.
         """
-        parts = [list(part) for _, part in groupby(items, _is_limited)]
+        parts = [list(part) for _, part in groupby(items, self._is_special)]
         rows: list[asyncpg.Record] = []
         for part in parts if len(parts) <= MOST_PARTS else [items]:
-            if len(parts) <= MOST_PARTS and not _is_limited(part[0]):
-                rows += await self._insert_all(part)
-                continue
-            new = await self._insert_limited_part(SUBMIT_LIMITED, part)
-            for row in new if self._crowded else ():
-                if (job := self._crowded.get(row["id"].int)) is not None:
-                    self.crowds.note(job, row["number"])
-            await self._note(part, new)
-            rows += new
+            if len(parts) <= MOST_PARTS and not self._is_special(part[0]):
+                new = await self._insert_plain(part)
+                await self._rank_left(part, new)
+                rows += new
+            else:
+                rows += await self._insert_limited_part(SUBMIT_LIMITED, part)
         return rows
 
+    async def _rank_left(self, items: list[Item], rows: list[asyncpg.Record]) -> None:
+        """Gives turns to fair jobs that had a slot, but could not start on it."""
+        if self._fair is None or not any(job.options.fair for job, _ in items):
+            return
+        left = {row["id"]: row["number"] for row in rows if row["state"] == READY}
+        keys = {job.id: fair_key_of(job) for job, _ in items if job.options.fair}
+        keys = {id: key for id, key in keys.items() if id in left}
+        await rank_ready(self._tx, keys, left, self._fair.cursors)
+
     async def _insert_limited_part(
-        self, query: str, items: list[Item], *more: Sequence[object]
+        self,
+        query: str,
+        items: list[Item],
+        *more: Sequence[object],
+        after: Sequence[Sequence[object]] = (),
     ) -> list[asyncpg.Record]:
-        behind = await keys_to_wait_behind(self._tx, [job for job, _ in items])
-        keys = [keys_text(job.options.limits) for job, _ in items]
-        waits = [behind.get(job.id) for job, _ in items]
-        crowds = [crowd_of(job.kind, job.options) for job, _ in items]
-        return await self._tx.fetch(query, *columns(items), *more, keys, waits, crowds)
+        jobs = [job for job, _ in items]
+        behind = await keys_to_wait_behind(self._tx, jobs)
+        keys = [keys_text(job.options.limits) for job in jobs]
+        waits = [behind.get(job.id) for job in jobs]
+        if not after:
+            waits = [NEW if job.options.fair else key for job, key in zip(jobs, waits, strict=True)]
+        crowds = [crowd_of(job.kind, job.options) for job in jobs]
+        fair = [job.options.fair or None for job in jobs]
+        special = keys, waits, crowds, fair
+        rows = await self._tx.fetch(query, *columns(items), *more, *special, *after)
+        if self._fair is not None and not after:
+            self._fair.with_new |= fair_lanes_of(jobs)
+        for row in rows if self._crowded else ():
+            if (job := self._crowded.get(row["id"].int)) is not None:
+                self.crowds.note(job, row["number"])
+        if not more:
+            await self._note(items, rows)
+        return rows
+
+    def _is_special(self, item: Item) -> bool:
+        """Whether a job is stored with keys: it has limits, is debounced, or waits for its turn."""
+        options = item[0].options
+        if options.limits or options.debounce:
+            return True
+        return bool(options.fair) and not self._has_slot(item[0])
+
+    def _has_slot(self, job: Submission) -> bool:
+        starts = self._start_columns
+        is_free = not (job.options.limits or job.options.debounce)
+        return is_free and starts is not None and starts.slots.get(job.id.int) is not None
 
     async def _note(self, items: list[Item], rows: list[asyncpg.Record]) -> None:
         """Counts new jobs, and stores their lanes."""
@@ -315,8 +400,9 @@ class SubmitBatch:
         self.new_lanes |= unknown
 
 
-def _is_limited(item: Item) -> bool:
-    return bool(item[0].options.limits or item[0].options.debounce)
+def is_special(job: Submission) -> bool:
+    """Whether a job is not stored like most: it has limits, is debounced, or has a fair key."""
+    return bool(job.options.limits or job.options.debounce or job.options.fair)
 
 
 def _held(id: UUID) -> Refused:

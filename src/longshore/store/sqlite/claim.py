@@ -26,6 +26,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Claim, SessionKey
 from longshore.store.rows import unpack_options
+from longshore.store.sqlite.fair import give_turns
 from longshore.store.sqlite.limits import NO_GATES, Asking, LaneGates, admit, hold, lane_gates
 from longshore.store.sqlite.sql import (
     ATTENDED_NOW,
@@ -84,6 +85,8 @@ def claim(
     """Places the best ready jobs on slots that may have them, one by one."""
     sessions = attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
     done = Claims([], Counter(), set(), set(), [], set())
+    if tx.remembered.has_fair:
+        give_turns(tx, {lane for one in claims for lane in one.lanes})
     for one in claims:
         slots = [slot for slot in one.slots if sessions.get(slot.worker.int) == slot.session]
         for look in range(_MOST_LOOKS):
@@ -254,6 +257,7 @@ def _place(
             begin_within_s=tx.seconds_to(job.deadline_at),
             round=job.round,
             waited_s=_waited_s(tx, job),
+            lane=job.lane if options.fair else 0,
         )
         claimed.append(attempt)
     _store(tx, claimed, expiry_margin_s)

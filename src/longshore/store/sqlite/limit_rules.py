@@ -11,18 +11,18 @@ from longshore.model.limits import LimitRule, Rate
 from longshore.store.rows import moment
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
-_RULES: Final = """SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at
+_RULES: Final = """SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at, weight
     FROM limit_rule ORDER BY pattern"""
-_SET_RULE: Final = """INSERT INTO limit_rule VALUES (?, ?, ?, ?, ?, ?)
+_SET_RULE: Final = """INSERT INTO limit_rule VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET concurrency = excluded.concurrency, rate_units = excluded.rate_units,
         rate_per_s = excluded.rate_per_s, rate_burst = excluded.rate_burst,
-        set_at = excluded.set_at"""
+        set_at = excluded.set_at, weight = excluded.weight"""
 
 
 def set_limit(tx: Transaction, rule: LimitRule) -> None:
     """Sets the rule for a pattern."""
     rate = (None, None, None) if rule.rate is None else msgspec.structs.astuple(rule.rate)
-    tx.execute(_SET_RULE, (rule.pattern, rule.concurrency, *rate, tx.now))
+    tx.execute(_SET_RULE, (rule.pattern, rule.concurrency, *rate, tx.now, rule.weight))
     tx.remembered.lane_rules = None
 
 
@@ -35,8 +35,8 @@ def remove_limit(tx: Transaction, pattern: str) -> bool:
 def limit_rules(tx: Snapshot) -> list[LimitRule]:
     """Every rule, by pattern."""
     return [
-        LimitRule(pattern, concurrency, Rate(*rate) if rate[0] is not None else None, moment(at))
-        for pattern, concurrency, *rate, at in tx.execute(_RULES)
+        LimitRule(pattern, most, Rate(*rate) if rate[0] is not None else None, moment(at), weight)
+        for pattern, most, *rate, at, weight in tx.execute(_RULES)
     ]
 
 

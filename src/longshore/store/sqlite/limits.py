@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from longshore.core.fairness import NEW
 from longshore.core.key_views import Holder, key_view
 from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
 from longshore.model.job import Options, Submission, Submitted
@@ -255,7 +256,8 @@ def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpe
         if key is None:
             last = ""
             break
-        keys.append(key)
+        if key != NEW:
+            keys.append(key)
         last = key
     ready, open_at = _open(tx, keys) if keys else (Counter[int](), None)
     if not after:
@@ -306,7 +308,8 @@ def limit_keys(
         after = min((key for key in next_keys if key is not None), default="")
         if not after:
             break
-        found.append(after)
+        if after != NEW:
+            found.append(after)
     return found
 
 

@@ -52,11 +52,14 @@ _ORIGINALS: Final = """
 _COPY_JOBS: Final = Bulk(
     """INSERT INTO job (number, rank, id, history, state, ended_at, created_at, group_id, body_hash,
         args, lane, priority, timeout_s, kind, queue, target, unique_key, options, result,
-        concurrency_key)
+        concurrency_key, fair, blocked_on)
     SELECT v.column1, v.column1, v.column2, v.column3, v.column4, v.column5, ?1, ?2,
         job.body_hash, job.args, job.lane, job.priority, job.timeout_s, job.kind, job.queue,
         job.target, job.unique_key, job.options,
-        CASE WHEN v.column5 IS NOT NULL THEN job.result END, job.concurrency_key
+        CASE WHEN v.column5 IS NOT NULL THEN job.result END,
+        CASE WHEN job.fair IS NULL THEN job.concurrency_key
+            ELSE coalesce(job.concurrency_key, '') END,
+        job.fair, CASE WHEN job.fair IS NOT NULL THEN 'fair' END
     FROM {rows} AS v CROSS JOIN job ON job.number = v.column6""",
     6,
 )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
+from longshore.core.fairness import NEW
 from longshore.core.lanes import lane_of
-from longshore.core.limited_starts import keys_text
+from longshore.core.limited_starts import held_keys_text
 from longshore.model.group import Node
 from longshore.model.job import JobState, Submission
 from longshore.store.rows import NodeItem, due_at, history_entry, pack_options
@@ -17,9 +18,9 @@ from longshore.store.sqlite.transaction import Transaction
 _ADD_JOBS: Final = Bulk(
     """INSERT INTO job (number, rank, id, body_hash, args, history, lane, state, priority,
         created_at, run_at, timeout_s, kind, queue, target, unique_key, options, group_id,
-        concurrency_key)
+        concurrency_key, fair, blocked_on)
     SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    19,
+    21,
 )
 _ADD_NODES: Final = Bulk(
     """INSERT INTO node (group_id, place, job, body_hash, unmet, condition, delay_s, expires_s,
@@ -87,12 +88,16 @@ def add_nodes(tx: Transaction, group: int, items: Sequence[NodeItem]) -> list[in
                 job.unique_key,
                 pack_options(job.options),
                 group,
-                keys_text(job.options.limits),
+                held_keys_text(job.options),
+                job.options.fair or None,
+                NEW if job.options.fair else None,
             )
         )
         own = (group, item.place, number, item.body, len(item.parents), item.node.on)
         start = (job.delay_s, job.options.expires_s)
         nodes.append((*own, *start, item.node.key, item.node.scope))
+        if job.options.fair:
+            tx.remembered.has_fair = True
         tx.add_lane(lane)
         tx.count(lane.hash, None, JobState.WAITING)
     _ADD_JOBS.run(tx.connection, jobs)

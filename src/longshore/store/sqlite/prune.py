@@ -17,6 +17,7 @@ from longshore.core.retention import Seen, Walk
 from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
 from longshore.store.rows import LARGEST_INT
+from longshore.store.sqlite.fair import forget_accounts
 from longshore.store.sqlite.limits import forget_keys
 from longshore.store.sqlite.log_archives import DROP_PARTS, LOOSEN_ARCHIVES
 from longshore.store.sqlite.sql import Bulk, Row
@@ -136,6 +137,7 @@ def forget_lanes(tx: Transaction, most: int) -> int:
     tx.connection.executemany("DELETE FROM lane WHERE hash = ?", found)
     tx.remembered.lanes.difference_update(hash for (hash,) in found)
     forget_keys(tx)
+    forget_accounts(tx)
     return len(found)
 
 

@@ -41,6 +41,7 @@ from longshore.store.sqlite import (
     additions,
     checkpoints,
     collecting,
+    fair,
     group_reads,
     group_upkeep,
     growth,
@@ -184,13 +185,15 @@ class SqliteStore:
     limit_rules = _reads(limit_rules.limit_rules)
     limit_key = _reads(limits.limit_key)
     limit_keys = _reads(limits.limit_keys)
-    open_limits = _writes(limits.open_limits)
     put_bulk = _writes(bulk_verbs.put_bulk)
     stop_bulk = _writes(bulk_verbs.stop_bulk)
     advance_bulk = _writes(bulk_verbs.advance_bulk)
     bulk = _reads(bulk_verbs.bulk)
     bulks = _reads(bulk_verbs.bulks)
     running_bulks = _reads(bulk_verbs.running_bulks)
+    open_limits = _writes(fair.open_limits)
+    note_use = _writes(fair.note_use)
+    fair_place = _reads(fair.fair_place)
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
         """These workers were heard of, if they are alive and this dispatcher's."""

@@ -25,6 +25,7 @@ from longshore.store.rows import (
     pack_options,
 )
 from longshore.store.sqlite.crowds import settle_crowds
+from longshore.store.sqlite.fair import rank_submitted
 from longshore.store.sqlite.limits import put_behind_waiting
 from longshore.store.sqlite.sql import (
     HOLDERS,
@@ -79,6 +80,8 @@ def accept(
         intake = SubmitBatch(tx, sound, expiry_margin_s)
         intake.store(jobs, bodies, slots)
     accepted = intake.settle()
+    if any(job.options.fair for job in jobs):
+        rank_submitted(tx, jobs, accepted[0], before)
     if any(job.options.limits for job in jobs):
         put_behind_waiting(tx, jobs, accepted[0])
     if any(job.options.limits or job.options.debounce for job in jobs):

@@ -96,6 +96,9 @@ class Remembered:
         """Whether attempts hold slots of keys."""
         self.lane_rules: list[LimitRule] | None = None
         """The rules of limits for kinds and queues."""
+        self.has_fair = False
+        """Whether jobs may become ready that have no turn yet (`fair`). `open_limits` finds what
+        others made so: a claim asks for none otherwise. It is never forgotten."""
         self._version = 0
 
     def forget_if_changed(self, version: int) -> None:
