@@ -11,6 +11,8 @@ from longshore.model.limits import JobLimit, KeyView, LimitRule
 
 MOST_HOLDERS: Final = 10
 """How many jobs that hold a key are named."""
+MOST_COUNTED: Final = 10_000
+"""How many jobs that wait for a key are counted."""
 
 
 class Holder(NamedTuple):
@@ -20,14 +22,25 @@ class Holder(NamedTuple):
     began: int
 
 
+class KeyWaits(NamedTuple):
+    """How long jobs waited for a key, in microseconds all together, and how often.
+
+    Then how many wait now, up to `MOST_COUNTED`, and for how long these have.
+    """
+
+    waited_us: int = 0
+    stays: int = 0
+    waiting: int = 0
+    waiting_us: int = 0
+
+
 def key_view(
     limit: JobLimit,
     rules: Iterable[LimitRule],
     holders: Sequence[Holder],
     even_at: int,
     now: int,
-    *,
-    waits: bool,
+    waits: KeyWaits,
 ) -> KeyView:
     """A key as it is shown."""
     rules = list(rules)
@@ -41,7 +54,19 @@ def key_view(
     full_s = None
     if bounds.concurrency is not None and len(holders) >= bounds.concurrency:
         full_s = max(0.0, (now - _full_at(limit.key, rules, holders)) / 1e6)
-    return KeyView(limit.key, *bounds, len(holders), shown, waits, next_s, full_s)
+    return KeyView(
+        limit.key,
+        *bounds,
+        held=len(holders),
+        holders=shown,
+        is_waited_for=waits.waiting > 0,
+        next_s=next_s,
+        full_s=full_s,
+        waiting=waits.waiting,
+        waiting_s=waits.waiting_us / 1e6,
+        stays=waits.stays,
+        waited_s=waits.waited_us / 1e6,
+    )
 
 
 def _full_at(key: str, rules: Iterable[LimitRule], holders: Sequence[Holder]) -> int:

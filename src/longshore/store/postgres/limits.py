@@ -6,13 +6,15 @@ from collections import Counter
 
 from msgspec.structs import astuple
 
-from longshore.core.key_views import Holder, key_view
+from longshore.core.key_views import MOST_COUNTED, Holder, KeyWaits, key_view
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened
 from longshore.ports import Hint
 from longshore.store.postgres import limits_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.limited_claims import limit_of, open_keys, rules_of
+from longshore.store.postgres.pauses import FORGET_PAUSES
+from longshore.store.postgres.queue_waits import FORGET_WAITS
 from longshore.store.rows import unpack_options
 
 
@@ -43,13 +45,17 @@ class PostgresLimits(PostgresKeeper):
         rules = await self.limit_rules()
         [row] = await self._reading.fetch(sql.EVEN_AT, key)
         held = [Holder(one["number"], one["began"]) for one in holders]
-        return key_view(limit, rules, held, row["even_at"], row["now"], waits=bool(behind))
+        [waits] = await self._reading.fetch(sql.WAITS_OF_KEY, key, MOST_COUNTED)
+        return key_view(limit, rules, held, row["even_at"], row["now"], KeyWaits(*waits))
 
     async def forget_lanes(self, most: int = 1000) -> int:
-        """Forgets lanes without jobs, and so many keys of limits and slots that nobody holds."""
+        """Forgets lanes without jobs, so many keys and slots that nobody holds, and old pauses."""
         forgotten = await super().forget_lanes(most)
         await self._keeping.fetch(sql.FORGET_HOLDS, most)
+        await self._keeping.fetch(sql.ADD_UP, most)
         await self._keeping.fetch(sql.FORGET_KEYS, most)
+        await self._keeping.fetch(FORGET_PAUSES, most)
+        await self._keeping.fetch(FORGET_WAITS, most)
         return forgotten
 
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:

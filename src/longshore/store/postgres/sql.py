@@ -265,8 +265,10 @@ def inserted(
         own = f"{own}, ${at}::text[], ${at + 1}::text[], ${at + 2}::text[]"
         names = f"{names}, keys, behind, crowd"
         rows = f"unnest({own})"
-        also = f"{also}, concurrency_key, blocked_on, crowd"
-        values = f"{values}, n.keys, n.behind, n.crowd"
+        also = f"{also}, concurrency_key, crowd, blocked_on, blocked_at"
+        is_behind = f"CASE WHEN n.state = {READY} AND n.behind IS NOT NULL THEN"
+        values = f"{values}, n.keys, n.crowd, {is_behind} n.behind END"
+        values = f"{values}, {is_behind} statement_timestamp() END"
     return f"""
 WITH {first} {may} new AS (
     INSERT INTO longshore.job (

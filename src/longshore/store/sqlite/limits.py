@@ -12,11 +12,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from longshore.core.key_views import Holder, key_view
+from longshore.core.key_views import MOST_COUNTED, Holder, KeyWaits, key_view
 from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
 from longshore.model.job import Options, Submission, Submitted
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened, Rate
+from longshore.model.waited import KEY_WAITS_KEPT_S
 from longshore.store.rows import moment, unpack_options
+from longshore.store.sqlite.leaving import leave_keys
 from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
@@ -39,8 +41,8 @@ _PASS: Final = Bulk(
     2,
 )
 _PUT_BEHIND: Final = Bulk(
-    """UPDATE job SET blocked_on = v.column2 FROM {rows} AS v
-    WHERE job.number = v.column1 AND job.state = 'ready'""",
+    """UPDATE job SET blocked_on = v.column2, blocked_at = ?1 FROM {rows} AS v
+    WHERE job.number = v.column1 AND job.state = 'ready' AND job.blocked_on IS NULL""",
     2,
 )
 _RULES: Final = """SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at
@@ -54,13 +56,21 @@ _NEXT_KEY: Final = f"SELECT min(blocked_on) FROM job {_BEHIND} AND blocked_on > 
 _NEXT_LANE: Final = f"SELECT min(lane) FROM job {_BEHIND} AND blocked_on = ? AND lane > ?"
 _FIRST: Final = f"""SELECT number, options FROM job {_BEHIND} AND blocked_on = ? AND lane = ?
     ORDER BY priority DESC, rank, number LIMIT 1"""
-_WAKE: Final = f"""UPDATE job SET blocked_on = NULL WHERE number IN (
+_TO_WAKE: Final = f"""SELECT json_group_array(number) FROM (
     SELECT number FROM job {_BEHIND} AND blocked_on = ?1 AND lane = ?2
         AND (deadline_at IS NULL OR deadline_at > ?3)
     ORDER BY priority DESC, rank, number LIMIT ?4)"""
 _HOLDERS: Final = f"""SELECT hold.job, job.started_at, job.options
     FROM hold CROSS JOIN job ON job.number = hold.job
     WHERE hold.key = ? AND {_IS_HELD} ORDER BY hold.job"""
+_FORGET_KEYS: Final = """DELETE FROM limit_key
+    WHERE even_at < ? AND (waited_at IS NULL OR waited_at < ?)"""
+_WAITS: Final = f"""SELECT coalesce(sum(waited_us), 0), coalesce(sum(stays), 0),
+    (SELECT count(*) FROM (SELECT 1 FROM job {_BEHIND} AND blocked_on = ?1 LIMIT ?3)),
+    (SELECT coalesce(sum(?2 - blocked_at), 0) FROM (
+        SELECT blocked_at FROM job {_BEHIND} AND blocked_on = ?1
+        ORDER BY lane, priority DESC, rank LIMIT ?3))
+    FROM limit_key WHERE key = ?1"""
 _BEFORE_ALL: Final = -(1 << 63)
 
 
@@ -89,7 +99,8 @@ def admit(tx: Transaction, jobs: Mapping[int, Options], most: int) -> Admitted:
                 starts[number] = start
             case Behind() as found:
                 behind[number] = found
-    _PUT_BEHIND.run(tx.connection, [(number, found.key) for number, found in behind.items()])
+    waiting = [(number, found.key) for number, found in behind.items()]
+    _PUT_BEHIND.run(tx.connection, waiting, (tx.now,))
     _PASS.run(tx.connection, list(decide.passed.items()))
     return Admitted(starts, len(behind), soonest(found.until for found in behind.values()))
 
@@ -134,7 +145,7 @@ def put_behind_waiting(
         key = next((one.key for one in job.options.limits if one.key in waited_for), None)
         if key is not None:
             rows.append((number, key))
-    _PUT_BEHIND.run(tx.connection, rows)
+    _PUT_BEHIND.run(tx.connection, rows, (tx.now,))
 
 
 def _is_waited_for(tx: Snapshot, key: str) -> bool:
@@ -162,7 +173,8 @@ def _open(tx: Transaction, keys: Sequence[str]) -> tuple[Counter[int], int | Non
     for key in keys:
         for lane, limit in _lanes_behind(tx, key):
             if room := decide.room(limit):
-                ready[lane] += tx.execute(_WAKE, (key, lane, tx.now, room)).rowcount
+                [numbers] = tx.execute(_TO_WAKE, (key, lane, tx.now, room)).fetchone()
+                ready[lane] += leave_keys(tx.connection, numbers, tx.now)
             times.append(decide.until(limit))
     return ready, soonest(times)
 
@@ -200,7 +212,7 @@ def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpe
 def forget_keys(tx: Transaction) -> None:
     """Forgets slots that nobody holds, and keys whose rate has all its room again."""
     tx.execute(f"DELETE FROM hold WHERE NOT {_IS_HELD}")
-    tx.execute("DELETE FROM limit_key WHERE even_at < ?", (tx.now,))
+    tx.execute(_FORGET_KEYS, (tx.now, tx.now - round(KEY_WAITS_KEPT_S * 1e6)))
 
 
 def set_limit(tx: Transaction, rule: LimitRule) -> None:
@@ -239,7 +251,7 @@ def limit_key(tx: Snapshot, key: str) -> KeyView:
         [Holder(number, began) for number, began, _ in rows],
         found[0] if found else 0,
         tx.now,
-        waits=_is_waited_for(tx, key),
+        KeyWaits(*tx.execute(_WAITS, (key, tx.now, MOST_COUNTED)).fetchone()),
     )
 
 

@@ -100,6 +100,8 @@ class Held(Struct, array_like=True):
     round: int
     group: int | None
     watched: int | None
+    is_behind: int
+    """Whether it waits behind a key."""
 
     @property
     def uuid(self) -> UUID:
@@ -138,7 +140,8 @@ def appended(entry: str, history: str = "history") -> str:
 
 
 HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
-    job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id, job.watched)"""
+    job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id, job.watched,
+    job.blocked_on IS NOT NULL)"""
 
 
 def _held_by(key: str) -> Lookup[Held]:
