@@ -151,8 +151,8 @@ BLOCKED_TIME: Final = Metric(
 QUEUE_WAIT: Final = Metric(
     "longshore_queue_wait_job_seconds",
     _COUNTER,
-    "How long the jobs of a queue waited, by cause (dependencies, delay, paused_queue, limit, gate, "
-    "slot): the sum over jobs, as one dispatcher at a time sees it every metrics_s.",
+    "How long the jobs of a queue waited, by cause (dependencies, delay, paused_queue, limit, "
+    "gate, slot): the sum over jobs, as one dispatcher at a time sees it every metrics_s.",
     ("queue", "cause"),
 )
 

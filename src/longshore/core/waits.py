@@ -4,8 +4,8 @@ Theory. A job's history says when it was in which state. What it waited for foll
 except while it was ready: then its queue was paused, or it was behind a key, or else it waited for
 a free slot. From when to when it was behind keys, and queues and groups were paused, the store
 keeps (`Kept`). Of two causes at one moment the first that `why` would name counts: a pause, then a
-key. So the times of all causes together are the time that the job waited, no more and no less. What a
-job waits for still is told by since when: so the answer changes only when something happens.
+key. So the times of all causes together are the time that the job waited, no more and no less.
+What it waits for still is told by since when: so the answer changes only when something happens.
 
 Only the last round counts. A history keeps its first entries and its last; the time between them is
 `UNKNOWN`, and so is the time before the first stay, if the store no longer has all of them.
@@ -67,7 +67,8 @@ def waited(job: Job, kept: Kept, now: datetime) -> tuple[Waited, ...]:
         Waited(what[0], sums[what].total_seconds(), what[1], still.get(what))
         for what in dict.fromkeys((*sums, *still))
     ]
-    return tuple(sorted(found, key=lambda one: (-one.s, one.cause, one.key)))
+    told = [one for one in found if one.s > 0 or one.since is not None]
+    return tuple(sorted(told, key=lambda one: (-one.s, one.cause, one.key)))
 
 
 def waited_words(parts: Sequence[Waited]) -> str:

@@ -141,9 +141,10 @@ class MemoryLimits(MemoryReads):
 
     def _limited_starts(self, rows: Sequence[JobRow], now: datetime) -> Starts:
         keys = {limit.key for row in rows for limit in row.job.options.limits}
+        running = self._where(lambda row: row.state in OWNED) if keys else []
+        held = Counter(limit.key for row in running for limit in row.job.options.limits)
         states = {
-            key: KeyState(set(range(1, len(self._holders(key)) + 1)), self._even_at.get(key, 0))
-            for key in keys
+            key: KeyState(set(range(1, held[key] + 1)), self._even_at.get(key, 0)) for key in keys
         }
         return Starts(list(self._limit_rules.values()), states, micros(now))
 

@@ -303,10 +303,12 @@ Whoever needs one again adds it: it says nothing else.
 WAITS_OF_KEY: Final = f"""
 SELECT k.waited_us + w.waited_us AS waited_us, k.stays + w.stays AS stays, b.jobs, b.now_us
 FROM (
-    SELECT coalesce(sum(waited_us), 0)::bigint AS waited_us, coalesce(sum(stays), 0)::bigint AS stays
+    SELECT coalesce(sum(waited_us), 0)::bigint AS waited_us,
+        coalesce(sum(stays), 0)::bigint AS stays
     FROM longshore.limit_key WHERE key = $1
 ) AS k, (
-    SELECT coalesce(sum(waited_us), 0)::bigint AS waited_us, coalesce(sum(stays), 0)::bigint AS stays
+    SELECT coalesce(sum(waited_us), 0)::bigint AS waited_us,
+        coalesce(sum(stays), 0)::bigint AS stays
     FROM longshore.key_wait WHERE key = $1
 ) AS w, (
     SELECT count(*) AS jobs, coalesce(
