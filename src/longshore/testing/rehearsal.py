@@ -56,8 +56,8 @@ class Rehearsed(Struct, frozen=True):
     """What became of a trace, in the order in which its jobs came, and of those that ended.
 
     A job's number is its place in the trace, from 1 on. `longest` has for each key the most jobs
-    that waited for it at once. `end_s` is when the last job ended. `behind` has how many jobs waited for
-    a key to the end, and `never` how many never began.
+    that waited for it at once. `end_s` is when the last job ended. `behind` has how many jobs
+    waited for a key to the end, and `never` how many never began.
     """
 
     arrivals: list[Arrival]
