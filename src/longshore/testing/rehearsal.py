@@ -165,7 +165,7 @@ class _Rehearsal:
     def _next_at(self) -> float | None:
         """When something happens next: a job comes, or ends, or a rate has room."""
         coming = self._arrivals[self._next : self._next + 1]
-        times = [one.at_s for one in (*coming, *self._endings[:1])]
+        times = [*(one.at_s for one in coming), *(one.at_s for one in self._endings[:1])]
         return min((*times, *([] if self._open_at is None else [self._open_at])), default=None)
 
     def _due(self) -> tuple[list[End], list[Submission]]:

@@ -97,7 +97,8 @@ def test_the_figures_of_keys_and_rules() -> None:
     a, b = trial.keys
     times = a.waits.p50_s, a.waits.p95_s, a.waits.max_s
     assert times == pytest.approx((2.0, 6.0, 6.0))
-    assert (a.key, a.used, b.used) == ("tenant=a", pytest.approx(1.0), pytest.approx(0.25))
+    assert a.key == "tenant=a"
+    assert (a.used, b.used) == pytest.approx((1.0, 0.25))
     assert b.waits.share == 0
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from rich.text import Text
 
 from longshore.cli.options import ask
 from longshore.cli.trial_input import read_rules, read_trace, trace_of_store
-from longshore.cli.view.show import Table, Text, View, print_json, print_view
+from longshore.cli.view.show import Table, View, print_json, print_view
 from longshore.client.jsonable import plain
 from longshore.core.timing import span
 from longshore.testing.rehearsal import MOST_ARRIVALS, Fleet, rehearse
@@ -42,7 +43,7 @@ def _view(trial: Trial) -> View:
         words += f"; {trial.never:,} never began"
     keys = [_key_row(one) for one in trial.keys[:MOST_KEYS_SHOWN]]
     rules = [_rule_row(one) for one in trial.rules]
-    parts = [
+    parts: list[Text | Table] = [
         Text(words),
         Table(("rule", "keys", *_HEADS), rules, frozenset(("keys", *_HEADS))),
         Table(("key", "rule", *_HEADS), keys, frozenset(_HEADS)),
