@@ -230,6 +230,10 @@ _OWN: Final = {
 An empty array stands for a column without a value; a job without a shape has the first one.
 """
 
+_BEHIND: Final = f"""CASE WHEN n.state = {READY} THEN n.behind END,
+        CASE WHEN n.state = {READY} AND n.behind IS NOT NULL THEN statement_timestamp() END"""
+"""SQL for the key behind which a new job, n, goes, and since when it is there."""
+
 
 def inserted(
     *,
@@ -266,9 +270,7 @@ def inserted(
         names = f"{names}, keys, behind, crowd"
         rows = f"unnest({own})"
         also = f"{also}, concurrency_key, crowd, blocked_on, blocked_at"
-        is_behind = f"CASE WHEN n.state = {READY} AND n.behind IS NOT NULL THEN"
-        values = f"{values}, n.keys, n.crowd, {is_behind} n.behind END"
-        values = f"{values}, {is_behind} statement_timestamp() END"
+        values = f"{values}, n.keys, n.crowd, {_BEHIND}"
     return f"""
 WITH {first} {may} new AS (
     INSERT INTO longshore.job (
