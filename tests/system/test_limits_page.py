@@ -15,9 +15,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 
 
 def test_every_block_of_the_limits_page_does_what_it_says(tmp_path: Path) -> None:
-    app, script = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    app, script, waited = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "shop.py").write_text(app)
     (tmp_path / "script.py").write_text(script)
+    (tmp_path / "waited.py").write_text(waited)
     words = ["--app", "shop:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
         env = {**os.environ, "LONGSHORE_CONNECT": up.ready().facts["frontend"]}
@@ -31,6 +32,7 @@ def test_every_block_of_the_limits_page_does_what_it_says(tmp_path: Path) -> Non
 
         longshore = str(Path(sys.executable).with_name("longshore"))
         run(sys.executable, "script.py")
+        assert re.search(r"^\d+\.\d+ s for tenant=acme$", run(sys.executable, "waited.py"), re.M)
         [group] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
         (tmp_path / "nightly.yaml").write_text(group)
         assert "succeeded" in run(longshore, "run", "nightly.yaml", "--wait")
@@ -39,3 +41,21 @@ def test_every_block_of_the_limits_page_does_what_it_says(tmp_path: Path) -> Non
         assert "tenant=*" in run(longshore, "limits")
         shown = run(longshore, "limits", "show", "tenant=acme")
         assert "at most 5 at once, 100/min with a burst of 20 by the rule for tenant=*" in shown
+        assert re.search(r"others waited .* for it, (once|\d+ times)", shown)
+
+
+def test_the_trial_of_the_limits_page_says_what_it_shows(tmp_path: Path) -> None:
+    for name, form in (("rules.toml", "toml"), ("trace.csv", "csv")):
+        [text] = re.findall(rf"```{form}\n(.*?)```", PAGE, re.DOTALL)
+        (tmp_path / name).write_text(text)
+    [(command, shown)] = re.findall(
+        r"^    \$ longshore (limits try .*)\n((?:    .*\n)+)", PAGE, re.M
+    )
+    longshore = str(Path(sys.executable).with_name("longshore"))
+    done = subprocess.run(
+        [longshore, *command.split()], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        line.split() for line in shown.splitlines()
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -115,6 +115,20 @@ def json_option(command: Decorated) -> Decorated:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
         command
     )
+
+
+def since(text: str) -> datetime:
+    """The time that a text names, or 2h ago for 2h."""
+    seconds = parse_seconds(text)
+    try:
+        if seconds is None or seconds < 0:
+            return moment(text)
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    except (OverflowError, click.BadParameter):
+        raise click.BadParameter(
+            f"'{text}' is neither a duration, like 30m or 2h, nor a time with its zone, like "
+            "2026-01-31T12:00:00Z"
+        ) from None
 
 
 def client_options(command: Callable[..., Any]) -> Callable[..., Any]:

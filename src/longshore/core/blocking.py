@@ -21,6 +21,7 @@ class Cause(StrEnum):
     GATE = "gate"
     DISPATCHER = "dispatcher"
     PAUSED_QUEUE = "paused_queue"
+    LIMIT = "limit"
     LANE_LIMIT = "lane_limit"
     NO_WORKER = "no_worker"
     SILENT_DISPATCHER = "silent_dispatcher"
@@ -35,6 +36,7 @@ CAUSES: Final[dict[Cause, str]] = {
     Cause.GATE: "is a gate of a group, and nobody has opened it",
     Cause.DISPATCHER: "is run by no worker: a dispatcher is about to count it, or take it apart",
     Cause.PAUSED_QUEUE: "is in a queue that is paused",
+    Cause.LIMIT: "is behind a key whose limit lets no more begin",
     Cause.LANE_LIMIT: "is of a queue, kind and target past `max_lanes`: no dispatcher looks there",
     Cause.NO_WORKER: "is of a kind, queue and target that no live worker serves",
     Cause.SILENT_DISPATCHER: "could only go to workers whose dispatcher is silent",
@@ -49,7 +51,10 @@ CAUSES: Final[dict[Cause, str]] = {
 def cause_of(
     lane: Lane, workers: Iterable[WorkerView], *, paused: bool = False, past_limit: bool = False
 ) -> Cause:
-    """What holds the ready jobs of a lane back, of all that could the first in this order."""
+    """What holds the ready jobs of a lane back, of all that could the first in this order.
+
+    Those that wait behind keys are not among them: for these it is `LIMIT`.
+    """
     if lane.kind in NOT_RUN:
         return Cause.GATE if lane.kind == GATE else Cause.DISPATCHER
     if paused:

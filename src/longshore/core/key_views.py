@@ -14,6 +14,8 @@ from longshore.model.limits import JobLimit, KeyView, LimitRule
 
 MOST_HOLDERS: Final = 10
 """How many jobs that hold a key are named."""
+MOST_COUNTED: Final = 10_000
+"""How many jobs that wait for a key are counted."""
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,14 +28,26 @@ class Holder(NamedTuple):
     began: int
 
 
+class KeyWaits(NamedTuple):
+    """How long jobs waited for a key, in microseconds all together, and how often.
+
+    Then how many wait now, up to `MOST_COUNTED`, and for how long these have.
+    """
+
+    waited_us: int = 0
+    stays: int = 0
+    waiting: int = 0
+    waiting_us: int = 0
+
+
 def key_view(
     limit: JobLimit,
     rules: Iterable[LimitRule],
     holders: Sequence[Holder],
     even_at: int,
     now: int,
+    waits: KeyWaits,
     *,
-    waits: bool,
     is_wanted: bool = False,
 ) -> KeyView:
     """A key as it is shown. Jobs wait behind it, or `is_wanted` by those of its lanes."""
@@ -50,9 +64,21 @@ def key_view(
     if bounds.concurrency is not None and len(holders) >= bounds.concurrency:
         began = _full_at(limit.key, rules, holders)
         full_s, full_at = max(0.0, (now - began) / 1e6), _moment(began)
-    held = len(holders), shown, waits
-    view = KeyView(limit.key, *bounds, *held, next_s, full_s, next_at, full_at)
-    return replace(view, is_waited_for=waits or (is_wanted and is_full(view)))
+    view = KeyView(
+        limit.key,
+        *bounds,
+        held=len(holders),
+        holders=shown,
+        next_s=next_s,
+        full_s=full_s,
+        next_at=next_at,
+        full_at=full_at,
+        waiting=waits.waiting,
+        waiting_s=waits.waiting_us / 1e6,
+        stays=waits.stays,
+        waited_s=waits.waited_us / 1e6,
+    )
+    return replace(view, is_waited_for=waits.waiting > 0 or (is_wanted and is_full(view)))
 
 
 def is_full(view: KeyView) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longshore.core.fairness import MOST_BEFORE
+from longshore.core.key_views import MOST_COUNTED
 from longshore.core.rates import rate_text
 from longshore.core.timing import span
 from longshore.model.fair import FairPlace
@@ -45,8 +46,23 @@ def key_words(view: KeyView) -> str:
     limit = bounds_words(view.concurrency, view.rate)
     said = f"{view.key}: {limit}{whose if limit != 'no limit' else ''}"
     running = f"{view.held:,} running{_holders(view)}"
-    waiting = "; jobs wait for it" if view.is_waited_for else "; no job waits for it"
-    return f"{said}; {running}{waiting}"
+    return f"{said}; {running}; {_waiting(view)}{_waited(view)}"
+
+
+def _waiting(view: KeyView) -> str:
+    if not view.is_waited_for:
+        return "no job waits for it"
+    most = " or more" if view.waiting >= MOST_COUNTED else ""
+    jobs = "1 job waits" if view.waiting == 1 else f"{view.waiting:,}{most} jobs wait"
+    return f"{jobs} for it, {span(view.waiting_s)} so far"
+
+
+def _waited(view: KeyView) -> str:
+    """How long jobs waited that do so no more; empty if none did."""
+    if not view.stays:
+        return ""
+    times = "once" if view.stays == 1 else f"{view.stays:,} times"
+    return f"; others waited {span(view.waited_s)} for it, {times}"
 
 
 def _holders(view: KeyView) -> str:

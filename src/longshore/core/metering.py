@@ -148,6 +148,13 @@ BLOCKED_TIME: Final = Metric(
     "sees it every metrics_s.",
     ("cause",),
 )
+QUEUE_WAIT: Final = Metric(
+    "longshore_queue_wait_job_seconds",
+    _COUNTER,
+    "How long the jobs of a queue waited, by cause (dependencies, delay, paused_queue, limit, "
+    "gate, slot): the sum over jobs, as one dispatcher at a time sees it every metrics_s.",
+    ("queue", "cause"),
+)
 
 # of dispatchers: what each of them did
 
@@ -273,7 +280,7 @@ INFO: Final = Metric(
     "longshore_build_info", _GAUGE, "1, with the version and the process.", ("version", "process")
 )
 
-OF_STORE: Final = (JOBS, OLDEST, BLOCKED, BLOCKED_TIME)
+OF_STORE: Final = (JOBS, OLDEST, BLOCKED, BLOCKED_TIME, QUEUE_WAIT)
 """What one dispatcher at a time tells for all."""
 OF_DISPATCHERS: Final = (
     *(INFO, READY, SUBMITS, STARTED, ENDED_ATTEMPTS, STALE, ENDED_JOBS, WAIT, RUN, BATCH, STORE),

@@ -19,6 +19,7 @@ from longshore.core.limits import RESERVED_PREFIX
 from longshore.core.resources import has, in_words, lacking, split
 from longshore.core.timing import SNOOZED, span
 from longshore.core.turns import split_kind
+from longshore.core.waits import worth_telling
 from longshore.model.fair import FairPlace
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupState, NodeFacts
 from longshore.model.job import Job, JobState
@@ -71,15 +72,15 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.READY:
             return _ready(job, facts) + _expiry(job, facts)
         case JobState.RUNNING:
-            return _running(job, facts)
+            return _running(job, facts) + _waits(job)
         case JobState.CANCELLING:
             return f"being cancelled; {_place(job, facts)} was told to stop it"
         case JobState.SUCCEEDED:
-            return f"succeeded{_ended(job)}{_taken_over(facts.node)}"
+            return f"succeeded{_ended(job)}{_taken_over(facts.node)}{_waits(job)}"
         case JobState.FAILED:
-            return f"failed{_ended(job)}: {_error(job)}"
+            return f"failed{_ended(job)}: {_error(job)}{_waits(job)}"
         case JobState.CANCELLED:
-            return f"cancelled{_last_words(job)}"
+            return f"cancelled{_last_words(job)}{_waits(job)}"
         case JobState.DEPENDENCY_FAILED:
             cause = "a job it depends on failed" if job.error is None else _error(job)
             return f"not run{_end_time(job)}, because {cause}"
@@ -87,6 +88,12 @@ def why(job: Job, facts: Facts) -> str:
             return _skipped(job)
         case _:
             assert_never(job.state)
+
+
+def _waits(job: Job) -> str:
+    """How long a job waited, and for what, if it is worth telling."""
+    words = worth_telling(job.waited)
+    return f"; it {words}" if words else ""
 
 
 def _skipped(job: Job) -> str:
@@ -189,7 +196,7 @@ def _ready(job: Job, facts: Facts) -> str:
             return f"{kind} is draining ({_names(able)}){trouble}"
         case Cause.RESOURCES:
             return _for_resources(job, able)
-        case Cause.NO_SLOTS | Cause.BUSY | Cause.STARTING:
+        case Cause.NO_SLOTS | Cause.BUSY | Cause.STARTING | Cause.LIMIT:
             return _for_slots(job, facts, lane, cause)
         case _:
             assert_never(cause)

@@ -18,6 +18,9 @@ MOST_PRIORITIES: Final = 20
 MOST_AGED_LANES: Final = 1_000
 """So many lanes have an `oldest_at`, those with the most ready jobs."""
 
+MOST_BEHIND: Final = 10_000
+"""So many of the jobs behind keys, of all lanes together, are counted."""
+
 
 class LaneDepth(Struct, frozen=True):
     """The jobs of one lane, by state. Ended jobs count until they are pruned.
@@ -30,6 +33,8 @@ class LaneDepth(Struct, frozen=True):
     counts: Mapping[JobState, int]
     paused: bool = False
     oldest_at: datetime | None = None
+    behind: int = 0
+    """How many of its ready jobs wait behind keys, of the first `MOST_BEHIND` that do."""
 
 
 class LaneView(Struct, frozen=True, kw_only=True, omit_defaults=True):

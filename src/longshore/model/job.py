@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from longshore.model.checkpoint import CheckpointView
 from longshore.model.limits import Debounced, JobLimit
+from longshore.model.waited import Waited
 from longshore.model.watcher import Watcher
 
 DEFAULT_QUEUE = "default"
@@ -246,6 +247,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Of a map or a sub-group: how many jobs in its scope are not closed."""
     checkpoint: CheckpointView | None = None
     """The files that its next attempt begins with. Lists do not tell."""
+    waited: tuple[Waited, ...] = ()
+    """How long it waited for what in this round, the longest first. Lists do not tell."""
 
 
 class Ended(Struct, frozen=True, gc=False):

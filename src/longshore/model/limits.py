@@ -87,6 +87,14 @@ class KeyView(Struct, frozen=True, omit_defaults=True):
     """When its rate lets the next unit begin; None if that is now, or never."""
     full_at: datetime | None = None
     """Since when all its slots have been held; None if one is free."""
+    waiting: int = 0
+    """How many jobs wait for it, up to a bound (10,000)."""
+    waiting_s: float = 0.0
+    """How long these have been waiting, all together."""
+    stays: int = 0
+    """How often jobs waited for it that do so no more."""
+    waited_s: float = 0.0
+    """How long they waited for it, all together."""
 
 
 class LimitsOpened(Struct, frozen=True):

@@ -202,6 +202,12 @@ class Store(
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. The next claim heeds it."""
 
+    async def add_queue_waits(self, waits: Mapping[tuple[str, str], float]) -> None:
+        """Adds so many seconds to what the jobs of queues waited, by queue and cause.
+
+        A repeat adds them again: whoever does not know whether it was heard lets it be.
+        """
+
     # how long kinds run
     async def note_runs(self, times: Sequence[RunTime]) -> None:
         """Adds runs to the figures of these kinds, each named once (`core.run_times`).

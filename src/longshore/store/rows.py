@@ -477,15 +477,23 @@ def read_worker(**columns: Any) -> WorkerView:
 
 
 def queue_views(
-    totals: Iterable[tuple[str, str | None, int | None]], paused: Mapping[str, bool]
+    totals: Iterable[tuple[str, str | None, int | None]],
+    paused: Mapping[str, bool],
+    waits: Iterable[tuple[str, str, float]] = (),
 ) -> list[QueueView]:
     """Queues by name: from their totals by state, and from those that were ever paused."""
+    waited: dict[str, dict[str, float]] = {}
+    for queue, cause, s in waits:
+        waited.setdefault(queue, {})[cause] = s
     counts: dict[str, dict[str, int]] = {name: {} for name in paused}
     for name, state, total in totals:
         states = counts.setdefault(name, {})
         if state is not None and total:
             states[state] = total
-    return [QueueView(name, bool(paused.get(name)), counts[name]) for name in sorted(counts)]
+    return [
+        QueueView(name, bool(paused.get(name)), counts[name], waited.get(name, {}))
+        for name in sorted(counts)
+    ]
 
 
 def log_bounds(

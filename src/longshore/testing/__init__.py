@@ -1,6 +1,7 @@
 """For testing Longshore, and what runs on it.
 
-For users: `run_inline`, in docs/testing.md. Everything else here is for Longshore's own tests.
+For users: `run_inline`, in docs/testing.md. `rehearsal` is what `longshore limits try` runs.
+Everything else here is for Longshore's own tests.
 """
 
 from __future__ import annotations

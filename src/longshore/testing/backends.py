@@ -177,7 +177,7 @@ class SqliteBackend(SqlBackend):
         await self.execute(
             "UPDATE job SET run_at = run_at - ?1, expires_at = expires_at - ?1,"
             " deadline_at = deadline_at - ?1, created_at = created_at - ?1,"
-            " started_at = started_at - ?1, ended_at = ended_at - ?1",
+            " started_at = started_at - ?1, ended_at = ended_at - ?1, blocked_at = blocked_at - ?1",
             round(seconds * 1_000_000),
         )
         await self.execute(
@@ -266,7 +266,7 @@ class PostgresBackend(SqlBackend):
             "UPDATE longshore.job SET run_at = run_at - $1::interval,"
             " expires_at = expires_at - $1::interval, deadline_at = deadline_at - $1::interval,"
             " created_at = created_at - $1::interval, started_at = started_at - $1::interval,"
-            " ended_at = ended_at - $1::interval",
+            " ended_at = ended_at - $1::interval, blocked_at = blocked_at - $1::interval",
             timedelta(seconds=seconds),
         )
         await self.execute(
@@ -365,6 +365,9 @@ _EMPTY_ALL = "; ".join(
         "schedule",
         "fire",
         "bulk",
+        "key_wait",
+        "pause",
+        "queue_wait",
         "log",
         "lane",
         "queue",

@@ -265,6 +265,9 @@ class FaultyStore(FaultyAccess, FaultyBulks, FaultyFiles, FaultySchedules):
     async def set_paused(self, queue: str, paused: bool) -> None:
         await self._call("set_paused", lambda: self.store.set_paused(queue, paused))
 
+    async def add_queue_waits(self, waits: Mapping[tuple[str, str], float]) -> None:
+        await self._call("add_queue_waits", lambda: self.store.add_queue_waits(waits))
+
     async def set_limit(self, rule: LimitRule) -> None:
         await self._call("set_limit", lambda: self.store.set_limit(rule))
 

@@ -229,6 +229,7 @@ class MemoryStore(
         self, row: JobRow, change: effects.Change, by: str = "", ran_s: float | None = None
     ) -> None:
         token = next(self._tokens) if change.new_token else row.job.token
+        self._leave_key(row)
         row.apply(change, self._now, token, by, ran_s)
         if change.ends:
             self._note_watched(row)
@@ -261,6 +262,7 @@ class MemoryStore(
             else:
                 started.append(self._start(row, slot))
         self._settle_crowd(row, ready)
+        self._go_behind_others(row)
         return Submitted(job.id, row.job.number)
 
     def _holder(self, row: JobRow) -> JobRow | None:
@@ -318,6 +320,7 @@ class MemoryStore(
         return (worker.session, worker.dispatcher) == (slot.session, dispatcher)
 
     def _start(self, row: JobRow, slot: SessionKey) -> Attempt:
+        self._leave_key(row)
         return row.start(slot, next(self._tokens), self._now, self._expiry_margin_s)
 
     # the keeper
@@ -541,10 +544,6 @@ class MemoryStore(
             if row is not None and row.job.token == entry.token and abs(entry.seq) < 2**63:
                 kept = KeptEntry(entry.token, entry.seq, entry.kind, self._utc(), entry.data)
                 self._logs.setdefault((entry.job, entry.token, entry.seq), kept)
-
-    async def set_paused(self, queue: str, paused: bool) -> None:
-        self._paused[queue] = paused
-        self._hint(*[Hint.WORK] * (not paused))
 
     # what is over
 

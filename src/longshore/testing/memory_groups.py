@@ -273,6 +273,7 @@ class MemoryGroups(MemoryAdditions):
             return GroupVerdict.ALREADY_ENDED
         group.state, group.must_sweep = GroupState.CANCELLING, True
         group.cancelled_by = by or "a client"
+        self._note_pause(group.head.id, False, self._utc())
         return GroupVerdict.CANCELLING
 
     async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
@@ -284,6 +285,7 @@ class MemoryGroups(MemoryAdditions):
         if group.state not in (GroupState.RUNNING, GroupState.PAUSED):
             return GroupVerdict.NOT_RUNNING
         group.state, group.must_sweep = _paused(paused), True
+        self._note_pause(group.head.id, paused, self._utc())
         return GroupVerdict(group.state.value)
 
     async def retry_group(

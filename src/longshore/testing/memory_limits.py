@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import structs
 
-from longshore.core.key_views import Holder, key_view
+from longshore.core.key_views import MOST_COUNTED, Holder, KeyWaits, key_view
 from longshore.core.lane_rules import lane_keys
 from longshore.core.lifecycle import OWNED
-from longshore.core.limited_starts import KeyState, Start, Starts, soonest
+from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
 from longshore.model.ends import End
 from longshore.model.job import JobState
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened
+from longshore.model.waited import Stay
+from longshore.ports import Hint
 from longshore.store.rows import micros
 from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import JobRow
@@ -25,6 +27,16 @@ class MemoryLimits(MemoryReads):
 
     _open_at: int | None = None
     _closed: set[int]
+
+    async def set_paused(self, queue: str, paused: bool) -> None:
+        self._paused[queue] = paused
+        self._note_pause(queue, paused, self._utc())
+        self._hint(*[Hint.WORK] * (not paused))
+
+    async def add_queue_waits(self, waits: Mapping[tuple[str, str], float]) -> None:
+        for (queue, cause), s in waits.items():
+            of = self._queue_waits[queue]
+            of[str(cause)] = of.get(str(cause), 0.0) + s
 
     async def set_limit(self, rule: LimitRule) -> None:
         self._now = self._utc()
@@ -44,7 +56,38 @@ class MemoryLimits(MemoryReads):
         limit = _limit_of(rows[0], key) if rows else JobLimit(key)
         held = [Holder(row.job.number, micros(row.job.started_at or now)) for row in holders]
         rules, even_at = self._limit_rules.values(), self._even_at.get(key, 0)
-        return key_view(limit, rules, held, even_at, micros(now), waits=bool(waiting))
+        return key_view(limit, rules, held, even_at, micros(now), self._waits_of(key, now))
+
+    def _waits_of(self, key: str, now: datetime) -> KeyWaits:
+        known = self._key_waits.get(key, KeyWaits())
+        stays = [row.behind for row in self._where(lambda row: row.behind is not None)]
+        since = [one.since for one in stays if one is not None and one.key == key][:MOST_COUNTED]
+        return known._replace(
+            waiting=len(since), waiting_us=sum(micros(now) - micros(at) for at in since)
+        )
+
+    def _go_behind(self, row: JobRow, key: str) -> None:
+        if row.behind is None:
+            row.behind = Stay(key, self._now)
+
+    def _go_behind_others(self, row: JobRow) -> None:
+        """A new job of a key goes behind those that wait for it already."""
+        if row.state is JobState.READY and row.job.options.limits:
+            rows = self._where(lambda row: row.behind is not None)
+            keys = {one.behind.key for one in rows if one.behind is not None}
+            found = (one.key for one in row.job.options.limits if one.key in keys)
+            if (key := next(found, None)) is not None:
+                self._go_behind(row, key)
+
+    def _leave_key(self, row: JobRow) -> None:
+        """A job waits behind no key any more; how long it did is added up."""
+        stay = row.leave_key(self._now)
+        if stay is not None:
+            us = micros(self._now) - micros(stay.since)
+            known = self._key_waits.get(stay.key, KeyWaits())
+            self._key_waits[stay.key] = known._replace(
+                waited_us=known.waited_us + us, stays=known.stays + 1
+            )
 
     async def limit_keys(
         self, after: str = "", most: int = 25, *, waited_for: bool = False
@@ -74,8 +117,11 @@ class MemoryLimits(MemoryReads):
             found = decide.of(row.job.options.limits, self._lane_keys(row))
             if isinstance(found, Start):
                 lanes[row.lane.hash] += 1
+                self._leave_key(row)
             else:
                 times.append(getattr(found, "until", None))
+                if isinstance(found, Behind) and row.behind and row.behind.key != found.key:
+                    self._leave_key(row)
         return lanes, soonest(times)
 
     def _startable(self, rows: Iterable[JobRow], most: int) -> list[JobRow]:
@@ -93,6 +139,8 @@ class MemoryLimits(MemoryReads):
                     if decide.closed(self._lane_keys(row)):
                         self._closed.add(row.lane.hash)
                     self._open_at = soonest([self._open_at, getattr(answer, "until", None)])
+                    if isinstance(answer, Behind):
+                        self._go_behind(row, answer.key)
                     continue
             found.append(row)
         if decide is not None:
@@ -111,6 +159,10 @@ class MemoryLimits(MemoryReads):
         """Whether only a claim starts a job, and no end of one that it depends on."""
         return self._is_limited(row) or bool(row.job.options.fair)
 
+    def _keys_of(self, row: JobRow) -> set[str]:
+        """The keys that a job counts for, each once."""
+        return {limit.key for limit in row.job.options.limits}.union(self._lane_keys(row))
+
     def _lane_keys(self, row: JobRow) -> tuple[str, ...]:
         return lane_keys(row.job.queue, row.job.kind, self._limit_rules.values())
 
@@ -120,9 +172,10 @@ class MemoryLimits(MemoryReads):
     def _limited_starts(self, rows: Sequence[JobRow], now: datetime) -> Starts:
         keys = {limit.key for row in rows for limit in row.job.options.limits}
         keys |= {key for row in rows for key in self._lane_keys(row)}
+        running = self._where(lambda row: row.state in OWNED) if keys else []
+        held = Counter(key for row in running for key in self._keys_of(row))
         states = {
-            key: KeyState(set(range(1, len(self._holders(key)) + 1)), self._even_at.get(key, 0))
-            for key in keys
+            key: KeyState(set(range(1, held[key] + 1)), self._even_at.get(key, 0)) for key in keys
         }
         return Starts(list(self._limit_rules.values()), states, micros(now))
 

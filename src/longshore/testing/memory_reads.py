@@ -13,8 +13,10 @@ from msgspec import structs
 
 from longshore.core.arg_terms import has_args, has_text
 from longshore.core.dependencies import Waiting
+from longshore.core.key_views import KeyWaits
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.usage import Period
+from longshore.core.waits import waited
 from longshore.core.why import Facts, HeldBack
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.bulk import BulkRun
@@ -27,6 +29,7 @@ from longshore.model.log import KeptEntry
 from longshore.model.notice import Notice
 from longshore.model.run_time import RunTime
 from longshore.model.schedule import Made, Schedule
+from longshore.model.waited import MOST_PAUSES, Kept, Pause
 from longshore.model.web_worker import WebWorker
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
@@ -61,6 +64,10 @@ class MemoryReads:
         self._accounts: dict[FairKey, Account] = {}
         self._with_turns: set[UUID] = set()
         """The jobs with fair keys that got their turns."""
+        self._key_waits: dict[str, KeyWaits] = {}
+        self._pauses: defaultdict[str | UUID, list[Pause]] = defaultdict(list)
+        """The pauses of queues and of groups."""
+        self._queue_waits: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._emptied: dict[int, Lane] = {}
         self._last_number = 0
         self._tokens = count(1)
@@ -127,7 +134,22 @@ class MemoryReads:
 
     async def job(self, ref: UUID | int) -> Job | None:
         row = self._find(ref)
-        return None if row is None else self._shown(row)
+        if row is None:
+            return None
+        behind = () if row.behind is None else (row.behind,)
+        group = () if row.node is None else self._pauses[row.node.group]
+        pauses = sorted((*self._pauses[row.job.queue], *group), key=lambda one: one.since)
+        job, kept = self._shown(row), Kept((*row.stays, *behind), tuple(pauses))
+        return structs.replace(job, waited=waited(job, kept, self._utc()))
+
+    def _note_pause(self, of: str | UUID, paused: bool, now: datetime) -> None:
+        """A queue or a group is paused from now on, or no more."""
+        known = self._pauses[of]
+        is_open = bool(known) and known[-1].until is None
+        if paused and not is_open:
+            self._pauses[of] = [*known, Pause(isinstance(of, UUID), now)][-MOST_PAUSES:]
+        elif is_open and not paused:
+            known[-1] = known[-1]._replace(until=now)
 
     def _shown(self, row: JobRow) -> Job:
         """With the newest progress and step of its last attempt."""
@@ -195,11 +217,15 @@ class MemoryReads:
         found = [(row.lane.queue, row.state.value) for row in self._jobs.values()]
         names = {*self._paused, *(lane.queue for lane in await self.lanes())}
         counts = {name: Counter(state for queue, state in found if queue == name) for name in names}
-        return [QueueView(one, self._paused.get(one, False), counts[one]) for one in sorted(names)]
+        return [
+            QueueView(one, self._paused.get(one, False), counts[one], {**self._queue_waits[one]})
+            for one in sorted(names)
+        ]
 
     async def depths(self) -> list[LaneDepth]:
         counts: defaultdict[Lane, Counter[JobState]] = defaultdict(Counter)
         since: defaultdict[Lane, list[datetime]] = defaultdict(list)
+        behind = Counter(row.lane for row in self._jobs.values() if row.behind is not None)
         for row in self._jobs.values():
             counts[row.lane][row.state] += 1
             if row.state is JobState.READY:
@@ -207,7 +233,13 @@ class MemoryReads:
                     max(row.job.created_at, row.job.run_at or row.job.created_at)
                 )
         return [
-            LaneDepth(lane, of, self._paused.get(lane.queue, False), min(since[lane], default=None))
+            LaneDepth(
+                lane,
+                of,
+                self._paused.get(lane.queue, False),
+                min(since[lane], default=None),
+                behind[lane],
+            )
             for lane, of in counts.items()
         ]
 

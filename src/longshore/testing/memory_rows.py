@@ -29,6 +29,7 @@ from longshore.model.actor import (
 from longshore.model.attempt import Attempt
 from longshore.model.group import NOT_RUN, GroupHead, GroupState, Node, RetryPlan, RunPlan
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Submission
+from longshore.model.waited import MOST_STAYS, Stay
 from longshore.model.worker import Lane, SessionKey
 from longshore.store.actor_rows import NEVER
 from longshore.store.rows import (
@@ -133,6 +134,9 @@ class JobRow:
     calm_by: int | None = None
     rank: int | None = None
     """The place in the order that it inherits, if it was added to its group."""
+    behind: Stay | None = None
+    """The key that it waits behind, if it does."""
+    stays: tuple[Stay, ...] = ()
 
     @property
     def state(self) -> JobState:
@@ -225,6 +229,14 @@ class JobRow:
         self.session = slot.session
         self.expires_at = None if timeout_s is None else after(now, timeout_s + margin_s)
         return self.claimed(now)
+
+    def leave_key(self, now: datetime) -> Stay | None:
+        """It is behind a key no more; answers how long it was, if it was."""
+        stay, self.behind = self.behind, None
+        if stay is not None:
+            stay = stay._replace(until=now)
+            self.stays = (*self.stays, stay)[-MOST_STAYS:]
+        return stay
 
     def is_expired(self, now: datetime) -> bool:
         """Whether it waits, and is past its deadline."""

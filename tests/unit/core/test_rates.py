@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
+from longshore.core.key_views import MOST_COUNTED
 from longshore.core.key_words import bounds_words, full_words, key_words
 from longshore.core.rates import parse_rate, rate_text
 from longshore.errors import InvalidInput
@@ -49,7 +51,10 @@ def test_why_a_key_is_full() -> None:
 
 def test_a_key_in_words() -> None:
     view = KeyView("t=a", 2, held=1, holders=(7,), pattern="t=*", is_waited_for=True)
-    assert key_words(view) == (
-        "t=a: at most 2 at once by the rule for t=*; 1 running, held by job 7; jobs wait for it"
-    )
+    head = "t=a: at most 2 at once by the rule for t=*; 1 running, held by job 7; "
+    one = structs.replace(view, waiting=1, waiting_s=3.0, stays=1, waited_s=62.0)
+    said = "1 job waits for it, 3.0 s so far; others waited 1 min 2 s for it, once"
+    assert key_words(one) == head + said
+    many = structs.replace(view, waiting=MOST_COUNTED, waiting_s=3.0)
+    assert key_words(many) == head + "10,000 or more jobs wait for it, 3.0 s so far"
     assert key_words(KeyView("t=a")) == "t=a: no limit; 0 running; no job waits for it"

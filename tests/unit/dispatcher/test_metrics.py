@@ -13,6 +13,7 @@ from longshore.dispatcher.engine import Dispatcher
 from longshore.dispatcher.meter import OUTCOMES, Meter
 from longshore.model.ends import End
 from longshore.model.job import Options, RetryPolicy, Submission
+from longshore.model.limits import JobLimit
 from longshore.model.reports import CrashReport
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, scripted
@@ -162,6 +163,28 @@ def test_ready_jobs_are_shown_by_what_holds_them_back() -> None:
         for cause, jobs in blocked.items():
             passed_s = after[cause] - before[cause]
             assert passed_s == pytest.approx(jobs * took_s, abs=2 * jobs * LOOK_S)
+
+    tell(story)
+
+
+def test_what_the_jobs_of_a_queue_wait_for_is_added_up_and_kept() -> None:
+    async def story(stage: Stage) -> None:
+        dispatcher = await metered(stage)
+        worker, client = await stage.worker(slots=4), stage.client()
+        limits = (JobLimit("t=a", 1),)
+        await client.submit(*(a_job(limits=limits) for _ in range(3)), a_job(queue="mail"))
+        await stage.until(lambda: len(worker.jobs.running) == 2)
+        await client.submit(a_job(queue="mail", delay_s=3600))
+        await asyncio.sleep(2 * LOOK_S)
+        assert shown(m.BLOCKED, dispatcher) == {("limit",): 2}
+        before, began = shown(m.QUEUE_WAIT, dispatcher), stage.clock.now()
+        await asyncio.sleep(10 * LOOK_S)
+        after, took_s = shown(m.QUEUE_WAIT, dispatcher), stage.clock.now() - began
+        for what, jobs in ((("default", "limit"), 2), (("mail", "delay"), 1)):
+            passed_s = after[what] - before.get(what, 0.0)
+            assert passed_s == pytest.approx(jobs * took_s, abs=2 * jobs * LOOK_S)
+        kept = {one.name: one.waited for one in await stage.store.queues()}
+        assert kept["default"]["limit"] == pytest.approx(after["default", "limit"])
 
     tell(story)
 

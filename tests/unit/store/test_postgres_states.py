@@ -28,6 +28,10 @@ OLD_CODES = {
 HELD = {
     "job_ready": f"(state = {CODES[S.READY]}) AND (blocked_on IS NULL)",
     "job_blocked": f"(state = {CODES[S.READY]}) AND (blocked_on IS NOT NULL)",
+    "job_fair": (
+        f"(state = {CODES[S.READY]}) AND (fair IS NOT NULL) AND"
+        " (blocked_on IS DISTINCT FROM 'fair'::text)"
+    ),
     "job_crowd": f"(crowd IS NOT NULL) AND (state < {ENDED})",
     "job_due": f"state = {CODES[S.DELAYED]}",
     "job_owned": f"state = ANY (ARRAY[{OWNED}])",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,8 +20,8 @@ from longshore.cli.options import (
     client_options,
     examples,
     format_option,
-    moment,
     ref_argument,
+    since,
 )
 from longshore.cli.outlook import keys_of
 from longshore.cli.view.lists import jobs_screen, jobs_table
@@ -41,7 +41,6 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.logs import Steps
 from longshore.client.neighbours import Neighbours, neighbours
 from longshore.client.searching import searched, worker_id
-from longshore.config import parse_seconds
 from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import InvalidInput, NotFound, WrongState
@@ -70,20 +69,6 @@ _WORDS: dict[type[_Answer], dict[Any, str]] = {
     },
 }
 _DONE = {CancelVerdict.CANCELLED, CancelVerdict.CANCELLING, RetryVerdict.RETRIED}
-
-
-def _since(text: str) -> datetime:
-    """The time that a text names, or 2h ago for 2h."""
-    seconds = parse_seconds(text)
-    try:
-        if seconds is None or seconds < 0:
-            return moment(text)
-        return datetime.now(UTC) - timedelta(seconds=seconds)
-    except (OverflowError, click.BadParameter):
-        raise click.BadParameter(
-            f"'{text}' is neither a duration, like 30m or 2h, nor a time with its zone, like "
-            "2026-01-31T12:00:00Z"
-        ) from None
 
 
 @click.command(
@@ -118,7 +103,7 @@ def _since(text: str) -> datetime:
 @click.option(
     "--since",
     metavar="TIME",
-    type=_since,
+    type=since,
     help="Only jobs submitted since then: 30m, 2h, or 2026-01-31T12:00:00Z.",
 )
 @click.option(

@@ -27,6 +27,7 @@ from longshore.cli.view.show import (
 from longshore.cli.view.usage import usage_words
 from longshore.client import jsonable
 from longshore.core.capacity import pool_ahead, pool_busy, pool_slots, pools_of
+from longshore.core.queue_waits import waited_in_words
 from longshore.core.resources import in_words
 from longshore.model.job import DEFAULT_QUEUE, Job, JobError, JobState
 from longshore.model.worker import (
@@ -267,15 +268,18 @@ def queues_table(queues: Sequence[QueueView]) -> Table:
     """Queues, one a row, and how many jobs each holds by state."""
     held = {state for queue in queues for state, count in queue.counts.items() if count}
     states = tuple(state.value for state in JobState if state in held or state not in _OF_GROUPS)
+    has_waited = any(waited_in_words(queue.waited) for queue in queues)
     rows = [
         (
             queue.name,
             "paused" if queue.paused else "open",
             *(str(queue.counts.get(state, 0)) for state in states),
+            *([waited_in_words(queue.waited)] if has_waited else []),
         )
         for queue in queues
     ]
     always = {"ready", "running", "failed"}
     spare = [state for state in states if state not in always]
-    optional = tuple(sorted(spare, key=lambda state: state in held))
-    return Table(("queue", "is", *states), rows, frozenset(states), optional)
+    optional = (*["waited"] * has_waited, *sorted(spare, key=lambda state: state in held))
+    columns = ("queue", "is", *states, *(["waited"] if has_waited else []))
+    return Table(columns, rows, frozenset(states), optional)

@@ -30,6 +30,7 @@ from longshore.core.outcomes import OF_PROGRAMS
 from longshore.core.resources import in_words, split
 from longshore.core.text import visible, visible_json
 from longshore.core.usage import used_by
+from longshore.core.waits import waited_words
 from longshore.model.job import Ended, Job, JobError, JobState, Progress, Reason
 from longshore.model.log import LOGGED, LogLine
 from longshore.payload import callback_words
@@ -497,6 +498,7 @@ def _job_lines(
         ("run at", time(job.run_at)),
         ("started", time(job.started_at)),
         ("ended", f"{time(job.ended_at)}{ran_for}"),
+        ("waited", waited_words(job.waited).removeprefix("waited ")),
     ]
 
 

@@ -12,16 +12,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 from longshore.core import metering as m
 from longshore.core.blocking import Cause, cause_of
 from longshore.core.metering import BoundedLabels, Sample
+from longshore.core.queue_waits import QueueCause, waiting_now
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.model.depth import LaneDepth
 from longshore.model.job import JobState
 from longshore.model.worker import Lane, WorkerView
+
+MOST_ADDED: Final = 1_000
+"""For so many queues and causes at once, those with the most jobs, a look adds up waiting."""
 
 
 class Census:
@@ -46,6 +51,10 @@ class Census:
         self._depths: Sequence[LaneDepth] | None = None
         self._blocked: Counter[Cause] = Counter()
         self._blocked_s = dict.fromkeys(Cause, 0.0)
+        self._waiting: Counter[QueueCause] = Counter()
+        self._queues = BoundedLabels(self._settings.metrics_most_labels)
+        self._waited_s: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        """For the labels of each queue and a cause, how long jobs waited."""
         self._looked_at = float("-inf")
 
     async def look(self) -> None:
@@ -53,11 +62,15 @@ class Census:
         if not await self._is_teller():
             self._depths = None
             self._blocked.clear()
+            self._waiting.clear()
             return
         depths = await self._store.depths()
         workers = [self._takeover.seen(one) for one in await self._store.workers()]
+        waited = self._note_waiting(depths)
         self._note_blocked(depths, workers)
         self._depths = depths
+        if waited:
+            await self._store.add_queue_waits(waited)
 
     async def _is_teller(self) -> bool:
         lease_s = self._settings.dispatcher_lease_s
@@ -69,6 +82,17 @@ class Census:
         first = min(alive, key=lambda one: (one.started_at, one.id), default=None)
         return first is not None and first.id == self._id
 
+    def _note_waiting(self, depths: Sequence[LaneDepth]) -> dict[tuple[str, str], float]:
+        """What jobs waited since the last look; of the queues in which most of them do."""
+        passed_s = self._clock.now() - self._looked_at
+        longest = self._waiting.most_common(MOST_ADDED) if self._depths is not None else []
+        waited: dict[tuple[str, str], float] = {}
+        for (queue, cause), jobs in longest:
+            s = waited[queue, cause.value] = jobs * passed_s
+            self._waited_s[*self._queues.of(queue), cause.value] += s
+        self._waiting = waiting_now(depths)
+        return waited
+
     def _note_blocked(self, depths: Sequence[LaneDepth], workers: Sequence[WorkerView]) -> None:
         """Adds the time since the last look to the causes of that look."""
         now = self._clock.now()
@@ -78,15 +102,21 @@ class Census:
         self._looked_at = now
         self._blocked.clear()
         for one in depths:
-            if ready := one.counts.get(JobState.READY, 0):
+            ready = one.counts.get(JobState.READY, 0)
+            behind = 0 if one.paused else min(one.behind, ready)
+            if behind:
+                self._blocked[Cause.LIMIT] += behind
+            if ready > behind:
                 past_limit = self._is_past_limit(one.lane)
                 cause = cause_of(one.lane, workers, paused=one.paused, past_limit=past_limit)
-                self._blocked[cause] += ready
+                self._blocked[cause] += ready - behind
 
     def samples(self) -> Iterator[Sample]:
         """What is of the whole store; nothing if this dispatcher is not, or not surely, to tell."""
         for cause in Cause:
             yield Sample(m.BLOCKED_TIME, (cause.value,), self._blocked_s[cause])
+        for labels, s in self._waited_s.items():
+            yield Sample(m.QUEUE_WAIT, labels, s)
         is_fresh = self._clock.now() - self._looked_at < 3 * self._settings.metrics_s
         if self._depths is None or not is_fresh or self._own_lease.lease_s() is None:
             return

@@ -19,6 +19,7 @@ from longshore.core.job_query import term
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.timing import span
 from longshore.core.usage import used_by
+from longshore.core.waits import waited_words
 from longshore.errors import NotAllowed
 from longshore.gateway.log_archiving import read_log
 from longshore.gateway.operation import Call
@@ -219,6 +220,7 @@ def _facts(seen: Seen, view: View) -> Html:
                 ("by", options.by),
                 ("runs at", parts.when(job.run_at) if job.state is JobState.DELAYED else None),
                 ("began", parts.when(job.started_at)),
+                ("waited", waited_words(job.waited).removeprefix("waited ")),
                 ("took", parts.took(job.started_at, job.ended_at) if job.started_at else None),
                 ("ended", parts.when(job.ended_at)),
                 ("priority", str(job.priority) if job.priority else None),

@@ -95,7 +95,8 @@ CROSS JOIN LATERAL (
 """The jobs of turns, as far as there are any."""
 LOCK_JOBS: Final = f"""
 SELECT j.id, j.number, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.worker,
-    j.round, j.options, j.group_id, j.watched, j.failures, {micros("j.run_at")} AS run_at
+    j.round, j.options, j.group_id, j.watched, j.failures, j.blocked_on,
+    {micros("j.run_at")} AS run_at
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
     SELECT * FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE

@@ -9,10 +9,12 @@ import asyncpg
 
 from longshore.core import effects
 from longshore.core.effects import Change
+from longshore.core.fairness import NEW
 from longshore.model.group import GroupState
 from longshore.store.postgres import keeper_sql as sql
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.finish import change_row
+from longshore.store.postgres.limits_sql import LEAVE
 from longshore.store.postgres.states import CODES, GROUP_CODES, RUNS_SOON, STATES
 
 Rows = list[asyncpg.Record]
@@ -59,6 +61,11 @@ async def apply(
         *(change_row(change, by, isolate_bad_items=tx.isolate_bad_items) for change in places),
         strict=True,
     )
+    # Whoever waited behind a key does so no more, for it is ready no more. That is noted first, so
+    # that the time behind its key is part of the time that it was ready.
+    left = [row["id"] for row, _ in changes if row.get("blocked_on") not in (None, NEW)]
+    if left:
+        await tx.fetch(LEAVE, left)
     await tx.fetch(statement, ids, [places[change] for _, change in changes], *columns)
 
 

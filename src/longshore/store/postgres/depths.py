@@ -10,7 +10,14 @@ from collections import Counter, defaultdict
 from heapq import nlargest
 from typing import Final
 
-from longshore.model.depth import MOST_AGED_LANES, MOST_PRIORITIES, OLDEST_OF, LaneDepth
+from longshore.core.fairness import NEW
+from longshore.model.depth import (
+    MOST_AGED_LANES,
+    MOST_BEHIND,
+    MOST_PRIORITIES,
+    OLDEST_OF,
+    LaneDepth,
+)
 from longshore.model.job import JobState
 from longshore.model.worker import Lane
 from longshore.store.postgres.connections import ConnectionPool
@@ -47,6 +54,13 @@ CROSS JOIN LATERAL (
 ) AS o
 GROUP BY i.lane
 """
+_BEHIND: Final = f"""
+SELECT lane, count(*) AS n FROM (
+    SELECT lane FROM longshore.job WHERE state = {READY} AND blocked_on <> '{NEW}'
+    ORDER BY blocked_on, lane LIMIT {MOST_BEHIND}
+) AS behind
+GROUP BY lane
+"""
 
 
 async def depths(reading: ConnectionPool) -> list[LaneDepth]:
@@ -60,6 +74,8 @@ async def depths(reading: ConnectionPool) -> list[LaneDepth]:
     )
     rows = await reading.fetch(_OLDEST, aged) if aged else []
     oldest = {row["lane"]: row["at"] for row in rows}
+    behind = {row["lane"]: row["n"] for row in await reading.fetch(_BEHIND)}
     return [
-        LaneDepth(lane, of, paused, oldest.get(lane.hash)) for (lane, paused), of in counts.items()
+        LaneDepth(lane, of, paused, oldest.get(lane.hash), behind.get(lane.hash, 0))
+        for (lane, paused), of in counts.items()
     ]

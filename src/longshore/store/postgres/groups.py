@@ -67,6 +67,7 @@ from longshore.store.postgres.group_reopening import (
 from longshore.store.postgres.group_retry import GroupRetry
 from longshore.store.postgres.hints import Sender
 from longshore.store.postgres.keeper_sql import LOCK_FREE
+from longshore.store.postgres.pauses import note_pause
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import PostgresReads
 from longshore.store.postgres.settling import Settling, deliver_noted, waiting
@@ -211,7 +212,14 @@ class PostgresGroups(PostgresReads):
         if group is None:
             return GroupVerdict.NOT_FOUND
         code, who = GROUP_CODES[GroupState.CANCELLING], clean(by) or "a client"
-        rows = await self._keeping.fetch(sql.CANCEL_GROUP, group.id, code, who)
+
+        async def work(tx: Transaction) -> Sequence[asyncpg.Record]:
+            rows = await tx.fetch(sql.CANCEL_GROUP, group.id, code, who)
+            if rows:
+                await note_pause(tx, str(group.id), paused=False, is_group=True)
+            return rows
+
+        rows = await self._keeping.run(work)
         return GroupVerdict.CANCELLING if rows else GroupVerdict.ALREADY_ENDED
 
     async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
@@ -221,7 +229,14 @@ class PostgresGroups(PostgresReads):
             return GroupVerdict.NOT_FOUND
         state = GroupState.PAUSED if paused else GroupState.RUNNING
         may = [GROUP_CODES[GroupState.RUNNING], GROUP_CODES[GroupState.PAUSED]]
-        rows = await self._keeping.fetch(sql.PAUSE_GROUP, group.id, GROUP_CODES[state], may)
+
+        async def work(tx: Transaction) -> Sequence[asyncpg.Record]:
+            rows = await tx.fetch(sql.PAUSE_GROUP, group.id, GROUP_CODES[state], may)
+            if rows:
+                await note_pause(tx, str(group.id), paused, is_group=True)
+            return rows
+
+        rows = await self._keeping.run(work)
         if rows:
             return GroupVerdict(state.value)
         again = await self.group(group.id)

@@ -28,7 +28,9 @@ from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.due_cursor import DueCursor
 from longshore.store.postgres.hints import Sender
 from longshore.store.postgres.known_sql import HOLDERS, KNOWN
+from longshore.store.postgres.pauses import note_pause
 from longshore.store.postgres.pump import Pump
+from longshore.store.postgres.queue_waits import ADD_WAITS
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres.states import DELAYED, OWNED_CODES, READY, STATES
 from longshore.store.rows import (
@@ -348,9 +350,20 @@ class PostgresKeeper(PostgresReads):
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. Claims see it at once."""
-        await self._keeping.fetch(sql.PAUSE, queue, paused)
+
+        async def work(tx: Transaction) -> None:
+            await tx.fetch(sql.PAUSE, queue, paused)
+            await note_pause(tx, queue, paused)
+
+        await self._keeping.run(work)
         if not paused:
             self._sender.tell(Hint.WORK)
+
+    async def add_queue_waits(self, waits: Mapping[tuple[str, str], float]) -> None:
+        """Adds so many seconds to what the jobs of queues waited, by cause."""
+        if waits:
+            rows = [(queue, str(cause), s) for (queue, cause), s in waits.items()]
+            await self._keeping.fetch(ADD_WAITS, *zip(*rows, strict=True))
 
     def _put_back(self, rows: Iterable[asyncpg.Record]) -> None:
         """Makes the claims of this process find at once what it made ready again."""

@@ -23,7 +23,8 @@ from longshore.store.postgres.states import (
 
 _HELD: Final = """
     j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
-    j.failures, j.crashes, j.round, j.kind, j.unique_key, j.options, j.group_id, j.watched
+    j.failures, j.crashes, j.round, j.kind, j.unique_key, j.options, j.group_id, j.watched,
+    j.blocked_on
 """
 LOCK: Final = f"""
 SELECT l.*

@@ -10,7 +10,7 @@ import asyncpg
 from msgspec.structs import astuple
 
 from longshore.core.fairness import IDLE_S, MOST_BEFORE, NEW
-from longshore.core.key_views import Holder, key_view
+from longshore.core.key_views import MOST_COUNTED, Holder, KeyWaits, key_view
 from longshore.core.lane_rules import is_of_lanes
 from longshore.model.fair import FairUse
 from longshore.model.limits import JobLimit, KeyView, LimitRule, LimitsOpened
@@ -22,6 +22,8 @@ from longshore.store.postgres.fair_sql import BEFORE, FORGET_ACCOUNTS
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.lane_rules import ready_lanes, running
 from longshore.store.postgres.limited_claims import limit_of, open_keys, rooms, rules_of
+from longshore.store.postgres.pauses import FORGET_PAUSES
+from longshore.store.postgres.queue_waits import FORGET_WAITS
 from longshore.store.rows import clean, unpack_options
 
 
@@ -70,9 +72,10 @@ class PostgresLimits(PostgresKeeper):
         began = {one["number"]: one["began"] for one in holders}
         began |= dict(await running(self._reading, key, rules))
         held = [Holder(*one) for one in sorted(began.items())]
-        waits, is_wanted = bool(behind), bool(await ready_lanes(self._reading, rules, [key]))
-        at = row["even_at"], row["now"]
-        return key_view(limit, rules, held, *at, waits=waits, is_wanted=is_wanted)
+        is_wanted = bool(await ready_lanes(self._reading, rules, [key]))
+        [found] = await self._reading.fetch(sql.WAITS_OF_KEY, key, MOST_COUNTED)
+        of_key = row["even_at"], row["now"], KeyWaits(*found)
+        return key_view(limit, rules, held, *of_key, is_wanted=is_wanted)
 
     async def limit_keys(
         self, after: str = "", most: int = 25, *, waited_for: bool = False
@@ -83,11 +86,14 @@ class PostgresLimits(PostgresKeeper):
         return [row["key"] for row in rows if row["key"] != NEW]
 
     async def forget_lanes(self, most: int = 1000) -> int:
-        """Forgets lanes without jobs, and so many keys of limits and slots that nobody holds."""
+        """Forgets lanes without jobs, so many keys and slots that nobody holds, and old pauses."""
         forgotten = await super().forget_lanes(most)
         await self._keeping.fetch(sql.FORGET_HOLDS, most)
+        await self._keeping.fetch(sql.ADD_UP, most)
         await self._keeping.fetch(sql.FORGET_KEYS, most)
         await self._keeping.fetch(FORGET_ACCOUNTS, most, IDLE_S)
+        await self._keeping.fetch(FORGET_PAUSES, most)
+        await self._keeping.fetch(FORGET_WAITS, most)
         return forgotten
 
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from longshore.model.waited import KEY_WAITS_KEPT_S, MOST_STAYS
 from longshore.store.postgres.sql import (
     CLAIMED_COLUMNS,
     CLAIMED_JOB,
@@ -93,7 +94,7 @@ locked AS (
     FROM unnest($5::uuid[]) WITH ORDINALITY AS i (id, turn)
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid FROM longshore.job AS j
-        WHERE j.id = i.id AND j.state = {READY}
+        WHERE j.id = i.id AND j.state = {READY} AND j.blocked_on IS NULL
         FOR UPDATE SKIP LOCKED
     ) AS l
 ),
@@ -120,18 +121,21 @@ UPDATE longshore.limit_key AS k SET even_at = i.even_at
 FROM unnest($1::text[], $2::bigint[]) AS i (key, even_at) WHERE k.key = i.key
 """
 PUT_BEHIND: Final = f"""
-UPDATE longshore.job AS j SET blocked_on = n.key
+UPDATE longshore.job AS j SET blocked_on = n.key, blocked_at = statement_timestamp()
 FROM (
     SELECT l.tid, i.key
     FROM unnest($1::uuid[], $2::text[]) AS i (id, key)
     CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid FROM longshore.job AS j WHERE j.id = i.id AND j.state = {READY}
+        SELECT j.ctid AS tid FROM longshore.job AS j
+        WHERE j.id = i.id AND j.state = {READY} AND j.blocked_on IS NULL
         FOR UPDATE SKIP LOCKED
     ) AS l
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid AND j.state = {READY}
 """
+"""A job that is behind a key already stays there: how long it waits counts from when it came."""
+
 _BEHIND: Final = f"b.state = {READY} AND b.blocked_on IS NOT NULL"
 WAITED_FOR: Final = f"""
 SELECT i.key FROM unnest($1::text[]) AS i (key)
@@ -176,24 +180,101 @@ CROSS JOIN LATERAL (
 ) AS o
 """
 """For keys the lanes with jobs behind them, and the options of the first of each."""
+
+
+def _us(time: str) -> str:
+    """SQL for a time in microseconds since 1970."""
+    return f"(extract(epoch FROM {time}) * 1000000)::bigint"
+
+
+def _added_up(which: str, also: str = "") -> str:
+    """SQL that adds to keys, which are locked, how long jobs waited for them.
+
+    `which` of the rows that others left are added, and `also` what this selects.
+    """
+    return f"""left_over AS (
+    DELETE FROM longshore.key_wait WHERE {which} RETURNING key, waited_us, stays
+),
+summed AS (
+    UPDATE longshore.limit_key AS k
+    SET waited_us = k.waited_us + s.waited_us, stays = k.stays + s.stays,
+        waited_at = statement_timestamp()
+    FROM (
+        SELECT key, sum(waited_us)::bigint AS waited_us, sum(stays)::bigint AS stays
+        FROM ({also} SELECT key, waited_us, stays FROM left_over) AS r GROUP BY key
+    ) AS s
+    WHERE k.key = s.key
+)"""
+
+
+_STAY_US: Final = """coalesce(
+        (extract(epoch FROM statement_timestamp() - n.blocked_at) * 1000000)::bigint, 0)"""
+_STAYS: Final = "coalesce(j.stays, '[]'::jsonb)"
+_LEAVE: Final = f"""blocked_on = NULL, blocked_at = NULL, stays = CASE
+        WHEN n.blocked_at IS NULL THEN j.stays
+        WHEN jsonb_array_length({_STAYS}) < {MOST_STAYS} THEN {_STAYS}
+        ELSE {_STAYS} - 0 END || CASE WHEN n.blocked_at IS NOT NULL THEN jsonb_build_array(
+            jsonb_build_array(n.key, {_us("n.blocked_at")}, {_us("statement_timestamp()")})
+        ) ELSE '[]'::jsonb END"""
+"""SQL that takes row j away from its key; row n has the key, and since when j was behind it."""
+
 WAKE: Final = f"""
-UPDATE longshore.job AS j SET blocked_on = NULL
-FROM (
-    SELECT l.tid
-    FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i (key, lane, most)
-    CROSS JOIN LATERAL (
-        SELECT b.ctid AS tid FROM longshore.job AS b
-        WHERE {_BEHIND} AND b.blocked_on = i.key AND b.lane = i.lane
-            AND coalesce(b.deadline_at > statement_timestamp(), true)
-        ORDER BY ~b.priority, b.rank, b.number LIMIT i.most
-        FOR UPDATE SKIP LOCKED
-    ) AS l
-    OFFSET 0
-) AS n
-WHERE j.ctid = n.tid AND j.state = {READY}
-RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
+WITH woken AS (
+    UPDATE longshore.job AS j SET {_LEAVE}
+    FROM (
+        SELECT l.tid, i.key, l.blocked_at
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i (key, lane, most)
+        CROSS JOIN LATERAL (
+            SELECT b.ctid AS tid, b.blocked_at FROM longshore.job AS b
+            WHERE {_BEHIND} AND b.blocked_on = i.key AND b.lane = i.lane
+                AND coalesce(b.deadline_at > statement_timestamp(), true)
+            ORDER BY ~b.priority, b.rank, b.number LIMIT i.most
+            FOR UPDATE SKIP LOCKED
+        ) AS l
+        OFFSET 0
+    ) AS n
+    WHERE j.ctid = n.tid AND j.state = {READY}
+    RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number, n.key, {_STAY_US} AS waited_us
+),
+{_added_up("key = ANY ($1::text[])", "SELECT key, waited_us, 1 AS stays FROM woken UNION ALL")}
+SELECT lane, urgency, rank, number FROM woken
 """
-"""Lets so many jobs of a lane go before claims. Those past their deadline would take the room."""
+"""Lets so many jobs of a lane go before claims. Those past their deadline would take the room.
+
+Their keys are locked. So it also adds up what others have left to be added (`LEAVE`).
+"""
+LEAVE: Final = f"""
+WITH gone AS (
+    UPDATE longshore.job AS j SET {_LEAVE}
+    FROM (
+        SELECT l.tid, l.key, l.blocked_at
+        FROM unnest($1::uuid[]) AS i (id)
+        CROSS JOIN LATERAL (
+            SELECT ctid AS tid, blocked_on AS key, blocked_at FROM longshore.job
+            WHERE id = i.id AND blocked_on IS NOT NULL OFFSET 0
+        ) AS l
+        OFFSET 0
+    ) AS n
+    WHERE j.ctid = n.tid
+    RETURNING n.key, {_STAY_US} AS waited_us
+)
+INSERT INTO longshore.key_wait (key, waited_us, stays)
+SELECT key, sum(waited_us)::bigint, count(*) FROM gone GROUP BY key
+"""
+"""Takes jobs, which are locked, away from their keys, because they are ready no more.
+
+It adds nothing to the rows of the keys: whoever has one may wait for a job that this one holds.
+"""
+ADD_UP: Final = f"""
+WITH mine AS (
+    SELECT k.key FROM longshore.limit_key AS k
+    WHERE k.key = ANY (ARRAY(SELECT DISTINCT key FROM longshore.key_wait LIMIT $1))
+    ORDER BY k.key FOR UPDATE SKIP LOCKED
+),
+{_added_up("key IN (SELECT key FROM mine)")}
+SELECT key FROM mine
+"""
+"""Adds up what was left to be added, for keys that nobody waits for any more."""
 HOLDERS: Final = f"""
 SELECT j.number, (extract(epoch FROM j.started_at) * 1000000)::bigint AS began, j.options
 FROM longshore.hold AS h JOIN longshore.job AS j ON j.id = h.job
@@ -212,12 +293,38 @@ FORGET_KEYS: Final = f"""
 DELETE FROM longshore.limit_key WHERE key = ANY (ARRAY(
     SELECT k.key FROM longshore.limit_key AS k
     WHERE k.even_at < (extract(epoch FROM statement_timestamp()) * 1000000)::bigint
+        AND coalesce(k.waited_at < now() - interval '{KEY_WAITS_KEPT_S} s', true)
+        AND NOT EXISTS (SELECT FROM longshore.key_wait AS w WHERE w.key = k.key)
         AND NOT EXISTS (SELECT FROM longshore.hold AS h WHERE h.key = k.key)
         AND NOT EXISTS (SELECT FROM longshore.job AS b WHERE {_BEHIND} AND b.blocked_on = k.key)
     LIMIT $1 FOR UPDATE SKIP LOCKED
 ))
 """
-"""Removes rows of keys that hold nothing. Whoever needs one again adds it: it says nothing else."""
+"""Removes rows of keys that hold nothing, and for which no job has waited for long.
+
+Whoever needs one again adds it: it says nothing else.
+"""
+WAITS_OF_KEY: Final = f"""
+SELECT k.waited_us + w.waited_us AS waited_us, k.stays + w.stays AS stays, b.jobs, b.now_us
+FROM (
+    SELECT coalesce(sum(waited_us), 0)::bigint AS waited_us,
+        coalesce(sum(stays), 0)::bigint AS stays
+    FROM longshore.limit_key WHERE key = $1
+) AS k, (
+    SELECT coalesce(sum(waited_us), 0)::bigint AS waited_us,
+        coalesce(sum(stays), 0)::bigint AS stays
+    FROM longshore.key_wait WHERE key = $1
+) AS w, (
+    SELECT count(*) AS jobs, coalesce(
+        extract(epoch FROM sum(statement_timestamp() - blocked_at)) * 1000000, 0
+    )::bigint AS now_us
+    FROM (
+        SELECT b.blocked_at FROM longshore.job AS b WHERE {_BEHIND} AND b.blocked_on = $1
+        ORDER BY b.lane, ~b.priority, b.rank, b.number LIMIT $2
+    ) AS behind
+) AS b
+"""
+"""How long jobs waited for a key, and the first so many of those that wait now."""
 SET_RULE: Final = """
 INSERT INTO longshore.limit_rule
     (pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at, weight)

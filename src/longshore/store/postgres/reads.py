@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
@@ -31,6 +31,8 @@ from longshore.store.postgres.checkpoints import CHECKPOINT_OF, read_checkpoint
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.depths import depths
 from longshore.store.postgres.listing import AT_TIMES, FLOOR, LAST, LISTED, listings
+from longshore.store.postgres.pauses import PAUSES_OF_JOB
+from longshore.store.postgres.queue_waits import QUEUE_WAITS
 from longshore.store.postgres.sql import LEFT_S
 from longshore.store.postgres.start_rules import held_back
 from longshore.store.postgres.states import (
@@ -52,6 +54,7 @@ from longshore.store.rows import (
     unpack_error,
     unpack_options,
 )
+from longshore.store.waits import with_waits
 
 MOST_AHEAD: Final = 1000
 SHOWN_ENDED_WORKERS: Final = 20
@@ -77,7 +80,9 @@ _OPEN: Final = f"""CASE WHEN j.kind IN ({NOT_RUN_LIST}) THEN
     coalesce((SELECT n.open FROM longshore.node AS n WHERE n.job = j.id), 0) ELSE 0 END"""
 _WHOLE: Final = f"""
 SELECT {LISTED}, j.args, j.result, '[' || j.history || ']' AS history,
-    {_PROGRESS} AS progress, {_STEP} AS step, {_OPEN} AS open
+    {_PROGRESS} AS progress, {_STEP} AS step, {_OPEN} AS open,
+    j.blocked_on, j.blocked_at, j.stays::text AS stays, ({PAUSES_OF_JOB}) AS pauses,
+    statement_timestamp() AS now
 FROM longshore.job AS j
 """
 _WITH_WORDS: Final = f"""
@@ -187,7 +192,7 @@ class PostgresReads:
         if isinstance(ref, int) and ref not in INT64:
             return None
         rows = await self._reading.fetch(_BY_NUMBER if isinstance(ref, int) else _BY_ID, ref)
-        found = next((_job(row) for row in rows), None)
+        found = next(map(_whole_job, rows), None)
         if found is None or not found.attempt or found.state in TERMINAL:
             return found
         saved = await self._reading.fetch(CHECKPOINT_OF, found.id)
@@ -277,7 +282,9 @@ class PostgresReads:
             for queue, state, total in await self._reading.fetch(_COUNTS)
         ]
         paused = {row["name"]: row["paused"] for row in await self._reading.fetch(_QUEUES)}
-        return queue_views(totals, paused)
+        return queue_views(
+            totals, paused, [(*row,) for row in await self._reading.fetch(QUEUE_WAITS)]
+        )
 
     async def depths(self) -> list[LaneDepth]:
         """Every lane that holds jobs: how many in each state, and how long the oldest waits."""
@@ -318,10 +325,15 @@ async def listed_among(tx: Transaction, wanted: JobFilter) -> list[Job]:
     return found
 
 
-def _job(row: asyncpg.Record, args: bytes | None = None) -> Job:
+def _job(row: asyncpg.Record | dict[str, Any], args: bytes | None = None) -> Job:
     columns = dict(row) if args is None else {**row, "args": args}
     group = columns.pop("group_id")
     return read_job(STATES[row["state"]], **columns, group=group)
+
+
+def _whole_job(row: asyncpg.Record) -> Job:
+    columns = dict(row)
+    return with_waits(columns, _job, columns.pop("now"))
 
 
 def claimed(row: asyncpg.Record) -> Attempt:

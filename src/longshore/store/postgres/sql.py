@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from longshore.core.fairness import NEW
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
 from longshore.store.postgres.start_rules import (
     HAS_RULES,
@@ -236,6 +237,10 @@ _OWN: Final = {
 An empty array stands for a column without a value; a job without a shape has the first one.
 """
 
+_BEHIND: Final = f"""CASE WHEN n.state = {READY} OR n.behind = '{NEW}' THEN n.behind END,
+        CASE WHEN n.state = {READY} AND n.behind <> '{NEW}' THEN statement_timestamp() END"""
+"""SQL for the key behind which a new job, n, goes, and since when it is there."""
+
 
 _KEYED: Final = {
     "keys": ("concurrency_key", "text"),
@@ -281,8 +286,10 @@ def inserted(
         given = _RANKED if ranked else _KEYED
         types = enumerate((of for _, of in given.values()), 18 if turns else 17)
         own = ", ".join([own, *(f"${n}::{of}[]" for n, of in types)])
-        names, values = ", ".join([names, *given]), ", n.".join([values, *given])
+        found = (_BEHIND if name == "behind" else f"n.{name}" for name in given)
+        names, values = ", ".join([names, *given]), ", ".join([values, *found])
         also = ", ".join([also, *(column for column, _ in given.values())])
+        also = also.replace("blocked_on", "blocked_on, blocked_at")
         rows = f"unnest({own})"
     return f"""
 WITH {first} {may} new AS (

@@ -11,7 +11,14 @@ from datetime import datetime
 from heapq import nlargest
 from typing import Final
 
-from longshore.model.depth import MOST_AGED_LANES, MOST_PRIORITIES, OLDEST_OF, LaneDepth
+from longshore.core.fairness import NEW
+from longshore.model.depth import (
+    MOST_AGED_LANES,
+    MOST_BEHIND,
+    MOST_PRIORITIES,
+    OLDEST_OF,
+    LaneDepth,
+)
 from longshore.model.job import JobState
 from longshore.model.worker import Lane
 from longshore.store.rows import moment
@@ -34,6 +41,13 @@ SELECT min(at) FROM (
     WHERE state = 'ready' AND blocked_on IS NULL AND lane = ? AND priority = ?
     ORDER BY rank, number LIMIT {OLDEST_OF})
 """
+_BEHIND: Final = f"""
+SELECT lane, count(*) FROM (
+    SELECT lane FROM job INDEXED BY job_blocked
+    WHERE state = 'ready' AND blocked_on IS NOT NULL AND blocked_on <> '{NEW}'
+    LIMIT {MOST_BEHIND})
+GROUP BY lane
+"""
 _ABOVE_ALL: Final = 1 << 62
 
 
@@ -47,8 +61,10 @@ def depths(tx: Snapshot) -> list[LaneDepth]:
         MOST_AGED_LANES, (lane for lane, n in ready.items() if n), key=ready.__getitem__
     )
     oldest = {lane: _oldest(tx, lane) for lane in aged}
+    behind = dict(tx.execute(_BEHIND).fetchall())
     return [
-        LaneDepth(lane, of, paused, oldest.get(lane.hash)) for (lane, paused), of in counts.items()
+        LaneDepth(lane, of, paused, oldest.get(lane.hash), behind.get(lane.hash, 0))
+        for (lane, paused), of in counts.items()
     ]
 
 

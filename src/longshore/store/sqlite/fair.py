@@ -35,7 +35,7 @@ from longshore.model.fair import Account, FairKey, FairUse
 from longshore.model.job import Submission, Submitted
 from longshore.model.limits import LimitRule, LimitsOpened
 from longshore.store.sqlite import limits
-from longshore.store.sqlite.limits import limit_rules
+from longshore.store.sqlite.limit_rules import limit_rules
 from longshore.store.sqlite.sql import Bulk, Row
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 

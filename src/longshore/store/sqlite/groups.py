@@ -36,6 +36,7 @@ from longshore.store.rows import (
 from longshore.store.sqlite.group_reads import group
 from longshore.store.sqlite.growth import IS_TO_EXPAND, expand, to_expand, wake_waiting
 from longshore.store.sqlite.nodes import add_nodes, first_taken, staging_holder
+from longshore.store.sqlite.pauses import note_pause
 from longshore.store.sqlite.settling import NODES_FROM, Settling, WaitingNode
 from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.transaction import Snapshot, Transaction
@@ -324,6 +325,7 @@ def cancel_group(tx: Transaction, ref: UUID | int, by: str = "") -> GroupVerdict
         WHERE number = ? AND ended_at IS NULL""",
         (clean(by) or "a client", found.number),
     )
+    note_pause(tx, str(found.number), paused=False, is_group=True)
     verdicts = GroupVerdict
     return verdicts.CANCELLING if changed.rowcount else verdicts.ALREADY_ENDED
 
@@ -341,4 +343,5 @@ def pause_group(tx: Transaction, ref: UUID | int, paused: bool) -> GroupVerdict:
     tx.execute(
         "UPDATE job_group SET state = ?, sweep_from = 0 WHERE number = ?", (state, found.number)
     )
+    note_pause(tx, str(found.number), paused, is_group=True)
     return GroupVerdict(state.value)

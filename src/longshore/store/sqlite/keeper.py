@@ -28,6 +28,7 @@ from longshore.store.rows import (
     unpack_options,
 )
 from longshore.store.sqlite.filling import filled
+from longshore.store.sqlite.pauses import note_pause
 from longshore.store.sqlite.reads import claimed_by, next_due_s
 from longshore.store.sqlite.sql import (
     BEAT,
@@ -387,4 +388,5 @@ def set_paused(tx: Transaction, queue: str, paused: bool) -> None:
         ON CONFLICT DO UPDATE SET paused = excluded.paused""",
         (queue, paused),
     )
+    note_pause(tx, queue, paused)
     tx.remembered.paused = None

@@ -16,12 +16,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from longshore.core.fairness import NEW
-from longshore.core.key_views import Holder, key_view
+from longshore.core.key_views import MOST_COUNTED, Holder, KeyWaits, key_view
 from longshore.core.limited_starts import Behind, KeyState, Start, Starts, soonest
 from longshore.model.job import Options, Submission, Submitted
 from longshore.model.limits import JobLimit, KeyView, LimitsOpened
+from longshore.model.waited import KEY_WAITS_KEPT_S
 from longshore.store.rows import unpack_options
 from longshore.store.sqlite.lane_rules import holders, lanes_under_rules, others, ready_lanes
+from longshore.store.sqlite.leaving import leave_keys
 from longshore.store.sqlite.limit_rules import limit_rules, rules_of_lanes
 from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.states import OWNED_LIST
@@ -45,8 +47,8 @@ _PASS: Final = Bulk(
     2,
 )
 _PUT_BEHIND: Final = Bulk(
-    """UPDATE job SET blocked_on = v.column2 FROM {rows} AS v
-    WHERE job.number = v.column1 AND job.state = 'ready'""",
+    """UPDATE job SET blocked_on = v.column2, blocked_at = ?1 FROM {rows} AS v
+    WHERE job.number = v.column1 AND job.state = 'ready' AND job.blocked_on IS NULL""",
     2,
 )
 _BEHIND: Final = "INDEXED BY job_blocked WHERE state = 'ready' AND blocked_on IS NOT NULL"
@@ -56,13 +58,21 @@ _NEXT_PACED: Final = "SELECT min(key) FROM limit_key WHERE key > ?"
 _NEXT_LANE: Final = f"SELECT min(lane) FROM job {_BEHIND} AND blocked_on = ? AND lane > ?"
 _FIRST: Final = f"""SELECT number, options FROM job {_BEHIND} AND blocked_on = ? AND lane = ?
     ORDER BY priority DESC, rank, number LIMIT 1"""
-_WAKE: Final = f"""UPDATE job SET blocked_on = NULL WHERE number IN (
+_TO_WAKE: Final = f"""SELECT json_group_array(number) FROM (
     SELECT number FROM job {_BEHIND} AND blocked_on = ?1 AND lane = ?2
         AND (deadline_at IS NULL OR deadline_at > ?3)
     ORDER BY priority DESC, rank, number LIMIT ?4)"""
 _HOLDERS: Final = f"""SELECT hold.job, job.started_at, job.options
     FROM hold CROSS JOIN job ON job.number = hold.job
     WHERE hold.key = ? AND {_IS_HELD} ORDER BY hold.job"""
+_FORGET_KEYS: Final = """DELETE FROM limit_key
+    WHERE even_at < ? AND (waited_at IS NULL OR waited_at < ?)"""
+_WAITS: Final = f"""SELECT coalesce(sum(waited_us), 0), coalesce(sum(stays), 0),
+    (SELECT count(*) FROM (SELECT 1 FROM job {_BEHIND} AND blocked_on = ?1 LIMIT ?3)),
+    (SELECT coalesce(sum(?2 - blocked_at), 0) FROM (
+        SELECT blocked_at FROM job {_BEHIND} AND blocked_on = ?1
+        ORDER BY lane, priority DESC, rank LIMIT ?3))
+    FROM limit_key WHERE key = ?1"""
 _BEFORE_ALL: Final = -(1 << 63)
 
 
@@ -128,7 +138,8 @@ def admit(tx: Transaction, jobs: Mapping[int, Asking], most: int) -> Admitted:
                 passed_over = True
             case Behind() as found:
                 behind[number] = found
-    _PUT_BEHIND.run(tx.connection, [(number, found.key) for number, found in behind.items()])
+    waiting = [(number, found.key) for number, found in behind.items()]
+    _PUT_BEHIND.run(tx.connection, waiting, (tx.now,))
     _PASS.run(tx.connection, list(decide.passed.items()))
     open_at = soonest(found.until for found in behind.values())
     return Admitted(starts, len(behind), open_at, passed_over)
@@ -196,7 +207,7 @@ def put_behind_waiting(
         key = next((one.key for one in job.options.limits if one.key in waited_for), None)
         if key is not None:
             rows.append((number, key))
-    _PUT_BEHIND.run(tx.connection, rows)
+    _PUT_BEHIND.run(tx.connection, rows, (tx.now,))
 
 
 def _is_waited_for(tx: Snapshot, key: str) -> bool:
@@ -227,7 +238,8 @@ def _open(tx: Transaction, keys: Sequence[str]) -> tuple[Counter[int], int | Non
     for key in keys:
         for lane, limit in _lanes_behind(tx, key):
             if room := decide.room(limit):
-                ready[lane] += tx.execute(_WAKE, (key, lane, tx.now, room)).rowcount
+                [numbers] = tx.execute(_TO_WAKE, (key, lane, tx.now, room)).fetchone()
+                ready[lane] += leave_keys(tx.connection, numbers, tx.now)
             times.append(decide.until(limit))
     return ready, soonest(times)
 
@@ -269,7 +281,7 @@ def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpe
 def forget_keys(tx: Transaction) -> None:
     """Forgets slots that nobody holds, and keys whose rate has all its room again."""
     tx.execute(f"DELETE FROM hold WHERE NOT {_IS_HELD}")
-    tx.execute("DELETE FROM limit_key WHERE even_at < ?", (tx.now,))
+    tx.execute(_FORGET_KEYS, (tx.now, tx.now - round(KEY_WAITS_KEPT_S * 1e6)))
 
 
 def limit_key(tx: Snapshot, key: str) -> KeyView:
@@ -292,7 +304,7 @@ def limit_key(tx: Snapshot, key: str) -> KeyView:
         [held[number] for number in sorted(held)],
         found[0] if found else 0,
         tx.now,
-        waits=_is_waited_for(tx, key),
+        KeyWaits(*tx.execute(_WAITS, (key, tx.now, MOST_COUNTED)).fetchone()),
         is_wanted=bool(ready_lanes(tx, rules, [key])),
     )
 

@@ -20,6 +20,8 @@ from longshore.store.rows import LARGEST_INT
 from longshore.store.sqlite.fair import forget_accounts
 from longshore.store.sqlite.limits import forget_keys
 from longshore.store.sqlite.log_archives import DROP_PARTS, LOOSEN_ARCHIVES
+from longshore.store.sqlite.pauses import forget_pauses
+from longshore.store.sqlite.queue_waits import forget_queue_waits
 from longshore.store.sqlite.sql import Bulk, Row
 from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
@@ -138,6 +140,8 @@ def forget_lanes(tx: Transaction, most: int) -> int:
     tx.remembered.lanes.difference_update(hash for (hash,) in found)
     forget_keys(tx)
     forget_accounts(tx)
+    forget_pauses(tx)
+    forget_queue_waits(tx)
     return len(found)
 
 

@@ -46,10 +46,12 @@ from longshore.store.rows import (
     unpack_options,
 )
 from longshore.store.sqlite.checkpoints import checkpoint
+from longshore.store.sqlite.queue_waits import queue_waits
 from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, PAST_DEADLINE, Bulk, Value
 from longshore.store.sqlite.start_rules import held_back
 from longshore.store.sqlite.states import BEHIND_KEYS, ENDED_BADLY, INDEXES, OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot
+from longshore.store.waits import with_waits
 
 _MAX_AHEAD: Final = 1000
 _SHOWN_ENDED_WORKERS: Final = 20
@@ -76,7 +78,11 @@ _STEP: Final = _newest(LogKind.STEP)
 _OPEN: Final = f"""CASE WHEN kind IN ({NOT_RUN_LIST}) THEN
     coalesce((SELECT node.open FROM node WHERE node.job = job.number), 0) ELSE 0 END"""
 _WHOLE: Final = f"""SELECT {_SHOWN}, args, result, history, {_PROGRESS} AS progress,
-    {_STEP} AS step, {_OPEN} AS open
+    {_STEP} AS step, {_OPEN} AS open, blocked_on, blocked_at, stays, (
+        SELECT json_group_array(json_array(
+            json(CASE is_group WHEN 1 THEN 'true' ELSE 'false' END), since, until))
+        FROM pause WHERE (is_group = 0 AND name = job.queue)
+            OR (is_group = 1 AND name = CAST(job.group_id AS TEXT))) AS pauses
     FROM job WHERE {{named}}"""
 _LISTED: Final = f"""SELECT {_SHOWN},
     CASE WHEN state IN {OWNED_LIST} THEN {_PROGRESS} END AS progress,
@@ -219,11 +225,16 @@ def has_orphans(tx: Snapshot) -> bool:
 def job(tx: Snapshot, ref: UUID | int) -> Job | None:
     """One job, whole, with the newest progress and step of its last attempt."""
     rows = _rows(tx, _WHOLE.format(named=_named(ref)), (_key(ref),))
-    found = next((read_job(JobState(row["state"]), **row) for row in rows), None)
+    now = moment(tx.now)
+    found = next((with_waits(row, _read_job, now) for row in rows), None)
     saved = None if found is None or not found.attempt else checkpoint(tx, found.id)
     return (
         found if found is None or saved is None else structs.replace(found, checkpoint=saved.view)
     )
+
+
+def _read_job(row: dict[str, Any]) -> Job:
+    return read_job(JobState(row["state"]), **row)
 
 
 def _named(ref: UUID | int) -> str:
@@ -410,7 +421,8 @@ def queues(tx: Snapshot) -> list[QueueView]:
         """SELECT lane.queue, tally.state, sum(tally.n) FROM lane
         LEFT JOIN tally ON tally.lane = lane.hash GROUP BY 1, 2"""
     )
-    return queue_views(totals, dict(tx.execute("SELECT name, paused FROM queue")))
+    paused = dict(tx.execute("SELECT name, paused FROM queue"))
+    return queue_views(totals, paused, queue_waits(tx))
 
 
 def workers(tx: Snapshot) -> list[WorkerView]:

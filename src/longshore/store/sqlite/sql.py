@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from longshore.core.fairness import NEW
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
 from longshore.model.job import JobState
 from longshore.store.sqlite.states import LIVE_LIST, OWNED_LIST
@@ -100,6 +101,8 @@ class Held(Struct, array_like=True):
     round: int
     group: int | None
     watched: int | None
+    is_behind: int
+    """Whether it waits behind a key."""
 
     @property
     def uuid(self) -> UUID:
@@ -137,8 +140,9 @@ def appended(entry: str, history: str = "history") -> str:
     return f"json_insert({kept}, '$[#]', json({entry}))"
 
 
-HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
-    job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id, job.watched)"""
+HELD: Final = f"""json_array({{place}}, job.number, hex(job.id), job.lane, job.state,
+    job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id, job.watched,
+    job.blocked_on IS NOT NULL AND job.blocked_on <> '{NEW}')"""
 
 
 def _held_by(key: str) -> Lookup[Held]:

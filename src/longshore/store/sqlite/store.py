@@ -67,6 +67,7 @@ from longshore.store.sqlite.depths import depths
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.filling import callback_secret, filled
 from longshore.store.sqlite.pump import pump
+from longshore.store.sqlite.queue_waits import add_queue_waits
 from longshore.store.sqlite.runner import Runner, ThreadRunner, Turn
 from longshore.store.sqlite.transaction import Remembered, Snapshot, Transaction
 
@@ -180,6 +181,7 @@ class SqliteStore:
     cancelling = _reads(reads.cancelling)
     retry = _writes(keeper.retry)
     set_paused = _writes(keeper.set_paused)
+    add_queue_waits = _writes(add_queue_waits)
     set_limit = _writes(limit_rules.set_limit)
     remove_limit = _writes(limit_rules.remove_limit)
     limit_rules = _reads(limit_rules.limit_rules)

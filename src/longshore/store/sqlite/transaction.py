@@ -20,6 +20,7 @@ from longshore.model.job import Ended, JobState
 from longshore.model.limits import LimitRule
 from longshore.model.worker import Lane
 from longshore.store.rows import LARGEST_INT, earlier, history_entry, later, pack_error
+from longshore.store.sqlite.leaving import leave_keys
 from longshore.store.sqlite.sql import (
     ADD_LANES,
     CHANGE,
@@ -141,6 +142,8 @@ class Transaction(Snapshot):
         """The jobs that new ones ended, themselves or others (see `crowds`)."""
         self.stopping: list[UUID] = []
         """The running jobs that new ones have had cancelled."""
+        self._left: list[int] = []
+        """Jobs behind keys that are ready no more."""
         self._woken: set[int] = set()
         """The groups of which jobs are to run."""
 
@@ -232,6 +235,9 @@ class Transaction(Snapshot):
         now, state = self.now, change.state
         self.count(row.lane, row.state, state)
         row.state = state
+        if row.is_behind:
+            self._left.append(row.number)
+            row.is_behind = 0
         if row.watched and change.ends:
             self.watched_end(row.number)
         if row.group is not None:
@@ -313,6 +319,9 @@ class Transaction(Snapshot):
         if self._changes:
             CHANGE.run(self.connection, self._changes)
             self._changes = []
+        if self._left:
+            leave_keys(self.connection, msgspec.json.encode(self._left).decode(), self.now)
+            self._left = []
         if len(self._new_lanes) > len(self._written_lanes):
             self._add_lanes()
 

@@ -1,0 +1,30 @@
+"""From when to when queues and groups were paused, on SQLite."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.model.waited import MOST_PAUSES, PAUSES_KEPT_S
+from longshore.store.sqlite.transaction import Transaction
+
+_BEGIN: Final = """INSERT INTO pause (is_group, name, since) VALUES (?, ?, ?)
+    ON CONFLICT DO NOTHING"""
+_END: Final = """UPDATE pause SET until = max(since, ?3)
+    WHERE is_group = ?1 AND name = ?2 AND until IS NULL"""
+_FORGET_OLDEST: Final = f"""DELETE FROM pause WHERE is_group = ?1 AND name = ?2 AND since < (
+    SELECT min(since) FROM (
+        SELECT since FROM pause WHERE is_group = ?1 AND name = ?2
+        ORDER BY since DESC LIMIT {MOST_PAUSES}))"""
+
+
+def note_pause(tx: Transaction, name: str, paused: bool, *, is_group: bool = False) -> None:
+    """Notes that a queue or a group is paused from now on, or no more."""
+    tx.execute(_BEGIN if paused else _END, (is_group, name, tx.now))
+    if paused:
+        tx.execute(_FORGET_OLDEST, (is_group, name))
+
+
+def forget_pauses(tx: Transaction) -> None:
+    """Forgets pauses that ended long ago."""
+    oldest = tx.now - round(PAUSES_KEPT_S * 1e6)
+    tx.execute("DELETE FROM pause WHERE until < ?", (oldest,))
