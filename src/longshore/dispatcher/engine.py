@@ -141,8 +141,7 @@ class Dispatcher:
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
         waiting = (self._runtime, self._waiters, self._replies)
         service = Service(store, settings, id, clock.utc, *waiting)
-        self._schedules = service.schedules
-        self._bulks = service.bulks
+        self._schedules, self._bulks = service.schedules, service.bulks
         access = Access(store, clock, keys)
         web = WebService(store, settings, self._roster, self._commits, self._ends, access.tokens)
         self._requests = Requests(

@@ -92,7 +92,7 @@ def test_the_document_has_every_key(files: tuple[str, str]) -> None:
         ('\n[limits."tenant=*"]\nrate = "5"', "line 2: '5' is no rate"),
         ('[limits."tenant=*"]\nburst = 5\nconcurrency = 2', "burst goes with rate"),
         ('[limits."tenant=*"]\nconcurrency = "2"', "concurrency has to be a whole number"),
-        ('[limits."tenant=*"]', "needs a concurrency or a rate"),
+        ('[limits."tenant=*"]', "needs a concurrency, a rate or a weight"),
         ("[limits.tenant]\nconcurrency = 1", "'tenant' is no key of a limit"),
         ("limits = = 3", "is no TOML: .*line 1"),
     ],

@@ -39,8 +39,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from longshore.core.fairness import NEW
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
+from longshore.store.postgres.keyed_columns import with_keys
 from longshore.store.postgres.start_rules import (
     HAS_RULES,
     lane_is_ruled,
@@ -237,20 +237,6 @@ _OWN: Final = {
 An empty array stands for a column without a value; a job without a shape has the first one.
 """
 
-_BEHIND: Final = f"""CASE WHEN n.state = {READY} OR n.behind = '{NEW}' THEN n.behind END,
-        CASE WHEN n.state = {READY} AND n.behind <> '{NEW}' THEN statement_timestamp() END"""
-"""SQL for the key behind which a new job, n, goes, and since when it is there."""
-
-
-_KEYED: Final = {
-    "keys": ("concurrency_key", "text"),
-    "behind": ("blocked_on", "text"),
-    "crowd": ("crowd", "text"),
-    "fair": ("fair", "text"),
-}
-"""What jobs with limits or fair keys have beside: the columns and their types."""
-_RANKED: Final = _KEYED | {"rank": ("rank", "bigint")}
-
 
 def inserted(
     *,
@@ -266,7 +252,7 @@ def inserted(
 
     With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
     are those of a single job, not arrays, which cost more to take apart. With `turns`, the jobs are
-    turns of actors, whose numbers come last. With `limited`, what is `_KEYED` comes last; with
+    turns of actors, whose numbers come last. With `limited`, what is `KEYED` comes last; with
     `ranked`, their ranks too. What `first` selects precedes it, and can `guard` it.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
@@ -283,13 +269,8 @@ def inserted(
     if turns:
         also, values = f"{also}, actor_id", f"{values}, n.actor"
     if limited:
-        given = _RANKED if ranked else _KEYED
-        types = enumerate((of for _, of in given.values()), 18 if turns else 17)
-        own = ", ".join([own, *(f"${n}::{of}[]" for n, of in types)])
-        found = (_BEHIND if name == "behind" else f"n.{name}" for name in given)
-        names, values = ", ".join([names, *given]), ", ".join([values, *found])
-        also = ", ".join([also, *(column for column, _ in given.values())])
-        also = also.replace("blocked_on", "blocked_on, blocked_at")
+        first_own = 18 if turns else 17
+        own, names, also, values = with_keys((own, names, also, values), first_own, ranked=ranked)
         rows = f"unnest({own})"
     return f"""
 WITH {first} {may} new AS (
