@@ -550,6 +550,8 @@ def shown(job: Job) -> dict[str, object]:
     parts = structs.asdict(job)
     for name in ("created_at", "run_at", "started_at", "ended_at", "deadline_at"):
         parts[name] = parts[name] is not None
+    # How long it waited for what is a matter of times; what it waits for now is not.
+    parts["waited"] = [(one.cause, one.key) for one in job.waited if one.since is not None]
     parts["history"] = [(entry.state, entry.by, entry.info) for entry in job.history]
     del parts["number"], parts["token"]
     return parts

@@ -253,11 +253,6 @@ class MemoryActors(MemoryGroups, MemorySchedules):
         if row.state is JobState.READY:
             self._made.append((row, ready))
 
-    def _drop_job(self, row: JobRow) -> None:
-        self._emptied[row.lane.hash] = row.lane
-        del self._jobs[row.job.id]
-        self._logs = {key: said for key, said in self._logs.items() if key[0] != row.job.id}
-
     def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts as their workers get them: with results, and turns with their events."""
         return [self._turn_filled(one) for one in super()._filled(attempts)]

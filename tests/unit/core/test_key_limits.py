@@ -90,5 +90,5 @@ def test_sound_limits_are_taken() -> None:
 
 
 def test_a_rule_limits_something() -> None:
-    assert "needs a concurrency or a rate" in (why_no_rule(LimitRule("t=*")) or "")
+    assert "needs a concurrency, a rate or a weight" in (why_no_rule(LimitRule("t=*")) or "")
     assert why_no_rule(LimitRule("t=*", 0)) is None
