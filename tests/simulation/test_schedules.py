@@ -59,7 +59,7 @@ class LeavesThePending(MemoryStore):
 
 
 def test_without_the_look_at_pending_fires_a_run_is_missing() -> None:
-    found = hunt(1, LeavesThePending, make=make_schedules).promise
+    found = hunt(5, LeavesThePending, make=make_schedules, first=8).promise
     assert found in (Promise.FATES, Promise.DURABLE)
 
 
