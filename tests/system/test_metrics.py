@@ -173,12 +173,14 @@ def test_prometheus_scrapes_dispatchers_and_gateways_and_loads_rules_and_dashboa
 ) -> None:
     dispatcher = on_file.dispatcher(http=ANY)
     on_file.worker(dispatcher)
-    on_file.client(dispatcher).submit_many([harbour.nap.call(0)])[0].result(30)
+    on_file.client(dispatcher).submit_many([harbour.nap.options(delay_s=0.1)(0)])[0].result(30)
     on_file.client(dispatcher).submit_by_name("nobody")
     get(f"{dispatcher.facts['http']}/healthz")
     targets = [urlsplit(dispatcher.facts[name]).netloc for name in ("metrics", "http")]
-    await_true(lambda: m.OLDEST.name in get(f"{dispatcher.facts['metrics']}/metrics")[1], "counted")
-    check_whole(get(f"{dispatcher.facts['metrics']}/metrics")[1])
+    counted = {m.OLDEST.name, m.QUEUE_WAITED.name}
+    shown = f"{dispatcher.facts['metrics']}/metrics"
+    await_true(lambda: all(name in get(shown)[1] for name in counted), "counted")
+    check_whole(get(shown)[1])
     with prometheus(tmp_path, targets) as url:
         ready = 'sum(longshore_jobs{state="ready"})'
         await_true(lambda: bool(asked(url, "query", query=ready)["result"]), "it has scraped")

@@ -294,7 +294,9 @@ class Commits:
         if await self._commit_batch(may_claim, self._room(may_claim)):
             self._outages = 0
             waits = self._submits and self._admission_timer is None
-            if self._finishes or self._sends or waits:
+            # Messages that wait for those under way: whoever has these asks again.
+            is_next = self._sends and not self._is_sending
+            if self._finishes or is_next or waits:
                 self.wake()
             return
         self._outages += 1

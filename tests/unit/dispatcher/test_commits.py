@@ -358,6 +358,25 @@ async def test_messages_wait_for_those_before_them_even_if_ends_do_not() -> None
         assert mail_of(await store.until(3)) == second
 
 
+async def test_messages_that_wait_for_those_in_an_overlapping_transaction_let_it_end() -> None:
+    """The loop that claims had asked again and again, and nothing else ran any more."""
+    store = HeldStore()
+    first, second = some_mail(1), some_mail(1)
+    plans = iter([Plan([WANT], ())])
+    async with pumping(store, plan=lambda _submits: next(plans, Plan([], ()))) as pump:
+        pump.wake()
+        await store.until(1)
+        pump.send(first)
+        pump.finish([Succeeded(new_id(), 1) for _ in range(5)], lambda *_: None)
+        assert mail_of(await store.until(2)) == first
+        pump.send(second)
+        store.commit(0)
+        await settle()
+        assert len(store.begun) == 2
+        store.commit(1)
+        assert mail_of(await store.until(3)) == second
+
+
 async def test_the_messages_of_one_request_are_stored_together() -> None:
     store = HeldStore()
     first, second = some_mail(60), some_mail(60)
