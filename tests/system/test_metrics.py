@@ -173,11 +173,11 @@ def test_prometheus_scrapes_dispatchers_and_gateways_and_loads_rules_and_dashboa
 ) -> None:
     dispatcher = on_file.dispatcher(http=ANY)
     on_file.worker(dispatcher)
-    on_file.client(dispatcher).submit_many([harbour.nap.options(delay_s=0.1)(0)])[0].result(30)
+    on_file.client(dispatcher).submit_many([harbour.nap.options(delay_s=0.1).call(0)])[0].result(30)
     on_file.client(dispatcher).submit_by_name("nobody")
     get(f"{dispatcher.facts['http']}/healthz")
     targets = [urlsplit(dispatcher.facts[name]).netloc for name in ("metrics", "http")]
-    counted = {m.OLDEST.name, m.QUEUE_WAITED.name}
+    counted = {m.OLDEST.name, m.QUEUE_WAIT.name}
     shown = f"{dispatcher.facts['metrics']}/metrics"
     await_true(lambda: all(name in get(shown)[1] for name in counted), "counted")
     check_whole(get(shown)[1])
