@@ -7,7 +7,6 @@ from datetime import datetime
 
 import pytest
 
-from longshore.core.lifecycle import OWNED
 from longshore.core.limited_starts import KeyState, Starts
 from longshore.model.limits import LimitsOpened
 from longshore.store.rows import micros
@@ -79,10 +78,8 @@ def test_a_rule_that_does_not_hold_at_once_is_noticed() -> None:
 class SlotsLeak(MemoryStore):
     """Keeps the slots of a job that was lost with its worker."""
 
-    def _holders(self, key: str) -> list[JobRow]:
-        lost = self._where(lambda row: row.state not in OWNED and bool(row.job.crashes))
-        mine = (row for row in lost if any(one.key == key for one in row.job.options.limits))
-        return [*super()._holders(key), *mine]
+    def _has_slots(self, row: JobRow) -> bool:
+        return super()._has_slots(row) or bool(row.job.crashes)
 
 
 def test_a_slot_that_a_lost_worker_keeps_is_noticed() -> None:

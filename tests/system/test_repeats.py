@@ -24,6 +24,7 @@ from tests.system.conftest import ANY, QUICK, QUICK_WORKER, Fleet
 JOBS, GROUPS, ACTORS = "/dispatcher/jobs/", "/dispatcher/groups/", "/dispatcher/actors/"
 WORKERS, QUEUES, TOKENS = "/dispatcher/workers/", "/dispatcher/queues/", "/dispatcher/tokens/"
 SCHEDULES, LIMITS = "/dispatcher/schedules/", "/dispatcher/limits/"
+BULKS = "/dispatcher/bulk/"
 ANN = f"{ACTORS}Counter/ann"
 RELAYED = "relay_request"
 """Passes on a message of the SDK, which has ids of its own: no key is for it."""
@@ -31,6 +32,7 @@ LASTING = ("pause", "resume", "cancel", "drain", "put", "set", "remove")
 REFUSED = {
     "create_token": 409,
     "edit_actor": 412,
+    "sort_mail": 409,
     "cancel_group": 409,
     "drain_worker": 409,
     "stop_actor": 404,
@@ -147,6 +149,15 @@ def write_jobs(api: Api) -> None:
     api.write(Write("retry_job", f"{JOBS}{job}/retry"))
 
 
+def write_bulks(api: Api) -> None:
+    """All jobs of a kind get a priority; a bulk is cancelled."""
+    body = {"kind": "heap", "args": {}, "delay_s": 3600}
+    api.write(Write("submit_jobs", JOBS, body, says="heap"))
+    first = {"query": "kind:heap", "action": "priority", "priority": 3}
+    bulk = api.write(Write("start_bulk", BULKS, first))["id"]
+    api.write(Write("stop_bulk", f"{BULKS}{bulk}"))
+
+
 def write_groups(api: Api) -> None:
     """Groups are paused, resumed, cancelled, retried and run anew; a gate is opened."""
     flow = {"name": "held", "jobs": [{"key": "go", "gate": True}, {"key": "a", "kind": "stone"}]}
@@ -179,6 +190,10 @@ def write_actors(api: Api) -> None:
     state, (_, _, headers) = {"count": 100}, api.call("GET", ANN)
     edit = {"state": {**api.get(ANN)["state"], **state}}
     api.write(Write("edit_actor", f"{ANN}/state", edit, {"If-Match": headers["ETag"]}))
+    later = {"name": "add", "args": {"amount": 9}}
+    api.write(Write("send_message", f"{ANN}/messages", later, says="later"))
+    (mail,) = api.get(f"{ANN}/mail")["mail"]
+    api.write(Write("sort_mail", f"{ANN}/mail/{mail['number']}", {"action": "park"}))
     api.write(Write("resume_actor", f"{ANN}/resume"))
     api.write(Write("stop_actor", f"{ACTORS}Counter/bob"))
 
@@ -231,15 +246,20 @@ def state_of(api: Api) -> dict[str, Any]:
     """All that writes may have changed. The turns of actors are seen in their states."""
     listed = [one for one in api.get(f"{JOBS}?limit=100")["jobs"] if "@" not in one["kind"]]
     jobs = [api.get(f"{JOBS}{one['id']}") for one in listed]
+    bulks = api.get(BULKS)["bulks"]
     groups = [api.get(f"{GROUPS}{one['id']}") for one in api.get(GROUPS)["groups"]]
     # A repeat of a token's creation is noted too: it asks for another secret.
     entries = api.get("/dispatcher/audit/?limit=100")["entries"]
     found = {
-        "jobs": [[one[name] for name in ("id", "state", "round", "attempt")] for one in jobs],
+        "jobs": [
+            [one[name] for name in ("id", "state", "round", "attempt", "priority")] for one in jobs
+        ],
+        "bulks": [[one[name] for name in ("id", "state", "done")] for one in bulks],
         "histories": [len(api.get(f"{JOBS}{one['id']}/history")["history"]) for one in jobs],
         "groups": [[one[name] for name in ("id", "state", "name")] for one in groups],
         "actors": api.get(ACTORS)["actors"],
         "ann": api.call("GET", ANN)[1].get("state"),
+        "mail": api.call("GET", f"{ANN}/mail")[1].get("mail"),
         "queues": [[one["name"], one["paused"]] for one in api.get(QUEUES)["queues"]],
         "tokens": api.get(TOKENS)["tokens"],
         "services": api.get(WORKERS)["web_workers"],
@@ -263,6 +283,7 @@ def test_every_write_that_is_sent_again_in_random_order_counts_once(
     random = Random(2)
     parts: list[Callable[[Api], None]] = [
         write_jobs,
+        write_bulks,
         write_groups,
         write_actors,
         write_schedules,
@@ -296,7 +317,8 @@ def is_quiet(found: dict[str, Any]) -> bool:
     """Whether nothing is under way: no cancel, no turn of an actor, no first health check."""
     actors = {one["status"] for one in found["actors"]} <= {"sleeping", "paused"}
     services = all(one["state"] != "registered" for one in found["services"])
-    return actors and services and '"cancelling"' not in json.dumps(found)
+    bulks = all(state != "running" for _, state, _ in found["bulks"])
+    return actors and services and bulks and '"cancelling"' not in json.dumps(found)
 
 
 def drained(api: Api) -> list[Any]:

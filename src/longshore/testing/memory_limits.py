@@ -172,7 +172,7 @@ class MemoryLimits(MemoryReads):
     def _limited_starts(self, rows: Sequence[JobRow], now: datetime) -> Starts:
         keys = {limit.key for row in rows for limit in row.job.options.limits}
         keys |= {key for row in rows for key in self._lane_keys(row)}
-        running = self._where(lambda row: row.state in OWNED) if keys else []
+        running = self._where(self._has_slots) if keys else []
         held = Counter(key for row in running for key in self._keys_of(row))
         states = {
             key: KeyState(set(range(1, held[key] + 1)), self._even_at.get(key, 0)) for key in keys
@@ -181,8 +181,12 @@ class MemoryLimits(MemoryReads):
 
     def _holders(self, key: str) -> list[JobRow]:
         """The jobs that hold a slot of a key."""
-        rows = self._where(lambda row: row.state in OWNED and self._has_key(row, key))
+        rows = self._where(lambda row: self._has_slots(row) and self._has_key(row, key))
         return sorted(rows, key=lambda row: row.job.number)
+
+    def _has_slots(self, row: JobRow) -> bool:
+        """Whether a job holds a slot of each key that it counts for."""
+        return row.state in OWNED
 
     def _has_key(self, row: JobRow, key: str) -> bool:
         """Whether a job counts for a key: it names it, or it is in a lane of it that has a rule."""
