@@ -508,7 +508,7 @@ class Service:
             raise _no_group(request.group)
         if not request.dry_run:
             self._runtime.groups_changed()
-        return plan
+        return plan.shortened()
 
     async def rerun_group(self, request: m.RerunGroup) -> RunPlan:
         """Takes a step towards a new run of a group. With the last step the new group runs.
