@@ -1,105 +1,50 @@
 """Graphs like those of real workflows, as groups on real processes that die in the middle.
 
-A plain model of a page says what must have become of each job.
+A plain model says what must have become of each job. Each run has another seed, which decides what
+fails and what dies when; `WORKFLOWS_SEED=7` repeats one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import pytest
 
 from longshore import GroupState
 from longshore.client.group import GroupBuilder
 from longshore.model.group import Condition
-from longshore.model.job import JobState
+from longshore.testing.processes import Process
 from tests.system.apps import harbour
 from tests.system.conftest import Fleet, await_true, lines
+from tests.system.workflows import SIZES, WORKFLOWS, S, Task, Workflow, model, size
 
-S = JobState
-TILES = 60
-LANES, CHUNKS = 6, 12
-LONGEST_S = 0.02
-FAILURES = frozenset({S.FAILED, S.DEPENDENCY_FAILED})
-
-
-class Task(NamedTuple):
-    """What a task depends on, and how."""
-
-    after: tuple[str, ...] = ()
-    on: Condition = Condition.SUCCEEDED
+SEED = int(os.environ.get("WORKFLOWS_SEED") or time.time_ns() % 1_000_000)
+LONGEST_S = 0.01
+END_S = 60.0
 
 
-Workflow = dict[str, Task]
+def watched(flow: Workflow, failing: set[str], random: Random) -> Workflow:
+    """The workflow, and beside it a task that wants a failure and one that wants all to be over."""
+    inner = {other for task in flow.values() for other in task.after}
+    ends = tuple(key for key in flow if key not in inner)
+    some = failing | set(random.sample(sorted(flow), 5))
+    alarm = {"alarm": Task(tuple(sorted(some)), Condition.FAILED)}
+    return flow | alarm | {"archive": Task((*ends, "alarm"), Condition.ENDED)}
 
 
-def montage() -> Workflow:
-    """A mosaic: tiles, the differences of neighbours, one model of them, corrected tiles, a sum."""
-    flow = {f"project-{n}": Task() for n in range(TILES)}
-    pairs = [(n, n + step) for step in (1, 2, 3) for n in range(TILES - step)]
-    diffs = {f"diff-{a}-{b}": Task((f"project-{a}", f"project-{b}")) for a, b in pairs}
-    flow |= diffs
-    flow["concat"] = Task(tuple(diffs))
-    flow["model"] = Task(("concat",))
-    corrected = {f"correct-{n}": Task((f"project-{n}", "model")) for n in range(TILES)}
-    flow |= corrected
-    flow["table"] = Task(tuple(corrected))
-    flow["sum"] = Task(("table", *corrected))
-    flow["view"] = Task(("sum",))
-    flow["archive"] = Task(tuple(flow), Condition.ENDED)
-    return flow
-
-
-def epigenomics() -> Workflow:
-    """Lanes of reads: each is split, its chunks go through four steps, and all is merged."""
-    flow: Workflow = {}
-    for lane in range(LANES):
-        mine = {f"split-{lane}": Task()}
-        last = []
-        for chunk in range(CHUNKS):
-            before = f"split-{lane}"
-            for step in ("filter", "convert", "pack", "map"):
-                key = f"{step}-{lane}-{chunk}"
-                mine[key] = Task((before,))
-                before = key
-            last.append(before)
-        mine[f"merge-{lane}"] = Task(tuple(last))
-        flow |= mine
-        flow[f"alarm-{lane}"] = Task(tuple(mine), Condition.FAILED)
-    flow["merge"] = Task(tuple(f"merge-{lane}" for lane in range(LANES)))
-    flow["index"] = Task(("merge",))
-    flow["pileup"] = Task(("index",))
-    flow["archive"] = Task(tuple(flow), Condition.ENDED)
-    return flow
-
-
-def model(flow: Workflow, failing: set[str]) -> dict[str, JobState]:
-    """What must become of each task: each comes after those that it depends on.
-
-    No task here wants the success of one that may be skipped.
-    """
-    found: dict[str, JobState] = {}
-    for key, task in flow.items():
-        ends = {found[other] for other in task.after}
-        found[key] = S.FAILED if key in failing else S.SUCCEEDED
-        if task.on is Condition.SUCCEEDED and ends & FAILURES:
-            found[key] = S.DEPENDENCY_FAILED
-        elif task.on is Condition.FAILED and not ends & FAILURES:
-            found[key] = S.SKIPPED
-    return found
-
-
-def describe(group: GroupBuilder, flow: Workflow, failing: set[str], ran: Path) -> None:
-    random = Random(len(flow))
+def describe(
+    group: GroupBuilder, flow: Workflow, failing: set[str], random: Random, ran: Path
+) -> None:
     for key, task in flow.items():
         call = harbour.task.call(str(ran), key, random.uniform(0, LONGEST_S), key in failing)
         group.add(call, after=task.after, on=task.on, key=key)
 
 
-def check_order(flow: Workflow, states: Mapping[str, JobState], noted: list[str]) -> None:
+def check_order(flow: Workflow, states: Mapping[str, S], noted: list[str]) -> None:
     """Nothing ran that must not, and nothing began before what it depends on had ended."""
     first: dict[str, int] = {}
     for at, line in enumerate(noted):
@@ -115,33 +60,60 @@ def check_order(flow: Workflow, states: Mapping[str, JobState], noted: list[str]
             assert all(began > first[f"ended {other}"] for other in ran.intersection(after)), key
 
 
-@pytest.fixture
-def fleet(migrated_sqlite_url: str, tmp_path: Path) -> Iterator[Fleet]:
-    """A store, and whoever the test starts on it."""
-    fleet = Fleet(migrated_sqlite_url, tmp_path)
-    yield fleet
-    fleet.close()
+class Nemesis:
+    """Two workers and a dispatcher. It kills one of them once so many lines were noted."""
+
+    def __init__(self, fleet: Fleet, folder: Path) -> None:
+        self._fleet = fleet
+        self._folder = folder
+        self.dispatcher = fleet.dispatcher()
+        self._workers = [fleet.worker(self.dispatcher) for _ in range(2)]
+
+    def kill(self, victim: str, after_lines: int) -> None:
+        """Kills a worker, or the dispatcher, which then begins anew."""
+        await_true(lambda: self._noted() >= after_lines, f"{after_lines} lines", END_S)
+        print(f"kills the {victim} after {self._noted()} lines")
+        if victim == "worker":
+            self._workers.pop().kill()
+        else:
+            self.dispatcher = self._again(self.dispatcher)
+
+    def _again(self, dispatcher: Process) -> Process:
+        dispatcher.kill()
+        facts = (dispatcher.facts[side] for side in ("backend", "frontend"))
+        return self._fleet.dispatcher(*(one.removeprefix("tcp://") for one in facts))
+
+    def _noted(self) -> int:
+        return sum(len(lines(path)) for path in self._folder.iterdir())
 
 
-@pytest.mark.parametrize("make", [montage, epigenomics])
-def test_a_workflow_ends_as_the_model_says_whatever_dies(
-    fleet: Fleet, tmp_path: Path, make: Callable[[], Workflow]
-) -> None:
-    """G1, G3, G5: some bodies fail, and a worker and the dispatcher are killed in the middle."""
-    flow, ran = make(), tmp_path / "ran"
-    failing = set(Random(make.__name__).sample(sorted(flow), 4))
-    dispatcher = fleet.dispatcher()
-    worker, _ = fleet.worker(dispatcher), fleet.worker(dispatcher)
-    with fleet.client(dispatcher).group(make.__name__) as group:
-        describe(group, flow, failing, ran)
-    await_true(lambda: len(lines(ran)) >= 60, "thirty ran")
-    worker.kill()
-    await_true(lambda: len(lines(ran)) >= 120, "sixty ran")
-    dispatcher.kill()
-    addresses = (dispatcher.facts[side].removeprefix("tcp://") for side in ("backend", "frontend"))
-    again = fleet.dispatcher(*addresses)
-    handle = fleet.client(again).group_handle(group.handle.id)
-    assert handle.wait(60) is GroupState.FAILED
-    states = {node.key: node.state for node in handle.jobs()}
-    assert states == model(flow, failing)
-    check_order(flow, states, lines(ran))
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_the_shapes_have_the_size_of_the_real_ones(name: str) -> None:
+    assert size(WORKFLOWS[name]) == SIZES[name]
+
+
+def test_workflows_end_as_the_model_says_whatever_dies(fleet: Fleet, tmp_path: Path) -> None:
+    """G1, G3, G5: all four at once; some bodies fail, a worker and the dispatcher are killed."""
+    print(f"WORKFLOWS_SEED={SEED}")
+    random, folder = Random(SEED), tmp_path / "ran"
+    folder.mkdir()
+    nemesis = Nemesis(fleet, folder)
+    app, handles, flows = fleet.client(nemesis.dispatcher), {}, {}
+    expected: dict[str, dict[str, S]] = {}
+    for name, shape in WORKFLOWS.items():
+        failing = set(random.sample(sorted(shape), 3))
+        flows[name] = flow = watched(shape, failing, random)
+        expected[name] = model(flow, failing)
+        with app.group(name) as group:
+            describe(group, flow, failing, random, folder / name)
+        handles[name] = group.handle
+    fewest = sum(2 for states in expected.values() for one in states.values() if one is S.SUCCEEDED)
+    moments = sorted(random.uniform(0.02, 0.5) * fewest for _ in range(2))
+    victims = random.sample(["worker", "dispatcher"], 2)
+    for victim, moment in zip(victims, moments, strict=True):
+        nemesis.kill(victim, int(moment))
+    for name, handle in handles.items():
+        assert handle.wait(END_S) is GroupState.FAILED, name
+        states = {node.key: node.state for node in handle.jobs()}
+        assert states == expected[name], name
+        check_order(flows[name], states, lines(folder / name))

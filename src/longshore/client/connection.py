@@ -71,6 +71,8 @@ CHUNKS_IN_FLIGHT = 8
 LOOK_AGAIN_S = 0.5
 DECISION_S = 10.0
 """For so long a dispatcher may look at a large group before it begins to run it anew."""
+REOPENING_S = 30.0
+"""For so long a dispatcher may take to open a large group again: it answers when all is done."""
 
 T = TypeVar("T")
 
@@ -296,9 +298,9 @@ class Connection(Conversation):
 
         With `args`, the one job in `keys` gets these arguments.
         """
-        answer: RetryPlan = await self._ask(
-            messages.RetryGroup, self._new_id(), ref, tuple(keys), dry_run, args
-        )
+        ids = next(self._rids), self._new_id()
+        request = messages.RetryGroup(*ids, ref, tuple(keys), dry_run, args)
+        answer: RetryPlan = await self._exchange(request, within_s=REOPENING_S)
         return answer
 
     async def rerun_group(

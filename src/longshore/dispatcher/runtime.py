@@ -59,6 +59,7 @@ class DispatcherRuntime:
         self._lane_limits = lane_limits
         self._alarms = alarms
         self.groups_changed = groups.ring
+        self.group_taken = groups.take_hold
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
         answers = await self._commits.submit(jobs)

@@ -57,6 +57,9 @@ class Runtime(ActorRuntime, Protocol):
     def groups_changed(self, groups: Collection[UUID] = ()) -> None:
         """These groups have something to do; without any, some group may have."""
 
+    async def group_taken(self, ref: UUID | int) -> None:
+        """Returns when nothing of a paused or cancelled group begins any more, or after a time."""
+
     def gate_opened(self) -> None:
         """A client opened a gate: others may depend on it, and clients wait for it."""
 

@@ -437,7 +437,7 @@ class Service:
             return await self._cancel_below(request.group, request.prefix)
         verdict = await self._store.cancel_group(request.group, by=self._asker.by)
         if verdict is GroupVerdict.CANCELLING:
-            self._runtime.groups_changed()
+            await self._runtime.group_taken(request.group)
         return verdict
 
     async def _cancel_below(self, ref: UUID | int, prefix: str) -> GroupVerdict:
@@ -482,7 +482,10 @@ class Service:
     async def pause_group(self, request: m.PauseGroup) -> GroupVerdict:
         """Holds what has not begun of a group, or lets it go on. A repeat changes nothing."""
         verdict = await self._store.pause_group(request.group, request.paused)
-        self._runtime.groups_changed()
+        if verdict is GroupVerdict.PAUSED:
+            await self._runtime.group_taken(request.group)
+        else:
+            self._runtime.groups_changed()
         return verdict
 
     async def retry_group(self, request: m.RetryGroup) -> RetryPlan:
@@ -505,7 +508,7 @@ class Service:
             raise _no_group(request.group)
         if not request.dry_run:
             self._runtime.groups_changed()
-        return plan
+        return plan.shortened()
 
     async def rerun_group(self, request: m.RerunGroup) -> RunPlan:
         """Takes a step towards a new run of a group. With the last step the new group runs.

@@ -12,14 +12,14 @@ from typing import Final
 
 from starlette.responses import Response
 
-from longshore.client.connection import DECISION_S
+from longshore.client.connection import DECISION_S, REOPENING_S
 from longshore.errors import InvalidInput, ProtocolError
 from longshore.gateway.bodies import OCTETS
 from longshore.gateway.operation import Call, off_loop
 from longshore.wire.actor_messages import AwaitReplies, Send
 from longshore.wire.codec import encode, from_client
 from longshore.wire.file_messages import BlobRequest
-from longshore.wire.messages import Request, RerunGroup, Wait
+from longshore.wire.messages import Request, RerunGroup, RetryGroup, Wait
 from longshore.wire.web_messages import WebRequest
 
 _WAITS: Final = (Wait, AwaitReplies)
@@ -63,5 +63,7 @@ def _within_s(call: Call, request: Request) -> float:
             return min(max(request.wait_s, 0.0), call.settings.max_long_poll_s)
         case RerunGroup():
             return DECISION_S
+        case RetryGroup():
+            return REOPENING_S
         case _:
             return 0.0

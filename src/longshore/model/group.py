@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from longshore.model.job import JobState, Submission
 from longshore.model.watcher import Watcher
@@ -219,7 +220,8 @@ class RetryPlan(Struct, frozen=True):
     """What the retry of a group does: it opens a new round of these jobs.
 
     `refused` says why nothing was done; `running` names jobs that must end first; `retired` those
-    that leave the group, because the job that added them runs again.
+    that leave the group, because the job that added them runs again. Each names the first thousand,
+    in the order of the group.
     """
 
     group: UUID
@@ -227,6 +229,22 @@ class RetryPlan(Struct, frozen=True):
     running: tuple[str, ...] = ()
     refused: str = ""
     retired: tuple[str, ...] = ()
+    more: int = 0
+    """How many more jobs run again than `reopened` names."""
+    more_retired: int = 0
+    """How many more jobs leave the group than `retired` names."""
+
+    def shortened(self) -> RetryPlan:
+        """The plan as clients get it: it names the first thousand jobs, and counts the others."""
+        first = slice(MOST_NAMED)
+        return replace(
+            self,
+            reopened=self.reopened[first],
+            running=self.running[first],
+            retired=self.retired[first],
+            more=max(0, len(self.reopened) - MOST_NAMED),
+            more_retired=max(0, len(self.retired) - MOST_NAMED),
+        )
 
 
 class RunPlan(Struct, frozen=True):

@@ -86,6 +86,12 @@ class GroupStore(Protocol):
     async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
         """Holds a group's jobs that have not begun, or lets them go on. `settle` does the rest."""
 
+    async def is_sweeping(self, ref: UUID | int) -> bool:
+        """Whether jobs of a group may not be yet where its state wants them: `settle` does that.
+
+        False if there is no such group. Its cost does not depend on the group's jobs.
+        """
+
     async def retry_group(
         self,
         ref: UUID | int,

@@ -338,6 +338,9 @@ class FaultyStore(FaultyAccess, FaultyBulks, FaultyFiles, FaultySchedules):
     async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
         return await self._call("pause_group", lambda: self.store.pause_group(ref, paused))
 
+    async def is_sweeping(self, ref: UUID | int) -> bool:
+        return await self._call("is_sweeping", lambda: self.store.is_sweeping(ref))
+
     async def retry_group(
         self,
         ref: UUID | int,

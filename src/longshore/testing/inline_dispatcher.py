@@ -204,6 +204,10 @@ class InlineDispatcher:
         for attempt in _at_once(self.store.cancelling(self._id)):
             self._on_cancel(attempt.id)
 
+    async def group_taken(self, ref: UUID | int) -> None:
+        """Does at once what a pause or a cancel asks for."""
+        self.groups_changed()
+
     def schedules_changed(self) -> None:
         """`claim` looks at all that are due."""
 

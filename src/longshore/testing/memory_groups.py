@@ -288,6 +288,10 @@ class MemoryGroups(MemoryAdditions):
         self._note_pause(group.head.id, paused, self._utc())
         return GroupVerdict(group.state.value)
 
+    async def is_sweeping(self, ref: UUID | int) -> bool:
+        group = self._find_group(ref)
+        return group is not None and group.must_sweep
+
     async def retry_group(
         self,
         ref: UUID | int,

@@ -579,7 +579,21 @@ def test_a_group_is_retried(dispatcher: ScriptedDispatcher, capsys: Captured) ->
         "running": [],
         "refused": "",
         "retired": [],
+        "more": 0,
+        "more_retired": 0,
     }
+
+
+def test_a_retry_of_many_jobs_names_the_first(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    plan = RetryPlan(ID, ("b",), retired=("b/0",), more=99_999, more_retired=1_999)
+    dispatcher.answers[m.RetryGroup] = plan
+    assert dispatcher.run("group", "retry", "7") == 0
+    assert capsys.readouterr().out == (
+        "100,000 jobs of group 7 run again:\n  b\n  and 99,999 more\n"
+        "2,000 leave the group, as the jobs that added them run again:\n  b/0\n  and 1,999 more\n"
+    )
 
 
 def test_a_retry_that_is_refused_says_why(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:

@@ -19,6 +19,7 @@ from longshore.errors import (
     ProtocolError,
     StoreUnavailable,
 )
+from longshore.model.group import RetryPlan
 from longshore.model.job import Ended, JobPage, JobState, Submission
 from longshore.testing.loopback import Network
 from longshore.testing.virtual import run_virtually
@@ -121,6 +122,32 @@ def test_a_dispatcher_that_talks_is_not_left_for_one_answer_that_is_missing() ->
     run_virtually(story())
     asked = [messages.Pause, messages.ListQueues, messages.Pause]
     assert heard == [("loop://a", request) for request in asked]
+
+
+def test_the_retry_of_a_large_group_may_take_longer_than_an_answer_usually_does() -> None:
+    """It is asked once: a dispatcher that opens 100,000 jobs again is not silent. Virtual time."""
+    asked: list[messages.RetryGroup] = []
+    plan = RetryPlan(UUID(int=7), ("a",), more=99_999)
+
+    async def story() -> None:
+        network = Network()
+
+        def receive(arrived: list[tuple[bytes, list[bytes]]]) -> None:
+            for peer, frames in arrived:
+                request = codec.from_client.decode(frames)
+                assert isinstance(request, messages.RetryGroup)
+                asked.append(request)
+                answer = codec.ok(request.rid, plan)
+                asyncio.get_running_loop().call_later(25.0, link.send, peer, answer)
+
+        link = network.listen("loop://a", receive)
+        network.listen("loop://b", receive)
+        both = ["loop://a", "loop://b"]
+        async with Connection(both, connect=network.connect, timeout_s=10.0) as connection:
+            assert await connection.retry_group(7) == plan
+
+    run_virtually(story())
+    assert len(asked) == 1
 
 
 async def test_all_requests_under_way_move_to_the_next_address_together(

@@ -56,6 +56,26 @@ def test_a_retry_runs_what_did_not_succeed_and_a_repeat_answers_the_same() -> No
     tell(story)
 
 
+def test_the_answer_to_a_retry_names_the_first_thousand_jobs() -> None:
+    """All of them run again, but nobody reads a list of them."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        part = a_group({"a": ""} | {f"n{place}": "a" for place in range(1_004)})
+        await submit(client, part)
+        await runs(stage, worker, part, "a")
+        worker.jobs.fail()
+        await wait(client, part)
+        plan = await client.ask(m.RetryGroup(3, new_id(), part.head.id))
+        assert isinstance(plan, RetryPlan)
+        assert plan.reopened == tuple(node.key for node in part.nodes[:1_000])
+        assert (plan.more, plan.more_retired) == (5, 0)
+        assert set((await states(stage, part)).values()) <= {JobState.RUNNING, JobState.WAITING}
+
+    tell(story)
+
+
 def test_a_retry_that_cannot_be_says_why() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher()

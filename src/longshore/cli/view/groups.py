@@ -313,14 +313,17 @@ def _jobs(count: int) -> str:
 def retry_words(ref: object, made: RetryPlan, is_plan: bool) -> str:
     """What a retry does, or would do."""
     would = "would " if is_plan else ""
-    lines = [f"{len(made.reopened):,} jobs of group {ref} {would}run again:", *made.reopened]
-    words = "\n  ".join(lines)
+    title = f"{len(made.reopened) + made.more:,} jobs of group {ref} {would}run again:"
+    words = "\n  ".join([title, *made.reopened, *_and_more(made.more)])
     if made.retired:
-        told = (
-            f"{len(made.retired):,} {would}leave the group, as the jobs that added them run again:"
-        )
-        words += "\n" + "\n  ".join([told, *made.retired])
+        leave = f"{len(made.retired) + made.more_retired:,} {would}leave the group"
+        title = f"{leave}, as the jobs that added them run again:"
+        words += "\n" + "\n  ".join([title, *made.retired, *_and_more(made.more_retired)])
     return words
+
+
+def _and_more(count: int) -> list[str]:
+    return [f"and {count:,} more"] if count else []
 
 
 def rerun_words(ref: object, made: RunPlan) -> str:
@@ -330,10 +333,8 @@ def rerun_words(ref: object, made: RunPlan) -> str:
     if made.run is not None:
         title = f"group {made.run.number} is a new run of group {ref}: it runs {anew} anew "
         title += f"and takes over {taken}:"
-    lines = [title, *made.keys]
-    if more := made.anew - len(made.keys):
-        lines.append(f"and {more:,} more")
-    words = "\n  ".join(lines)
+    more = made.anew - len(made.keys)
+    words = "\n  ".join([title, *made.keys, *_and_more(more)])
     if made.left_out:
         are = "are" if made.left_out > 1 else "is"
         words += f"\n{_jobs(made.left_out)} {are} left out, because what adds such jobs runs anew"

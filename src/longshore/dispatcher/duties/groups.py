@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +22,8 @@ AGAIN_S: Final = 1.0
 """When to ask a store again that did not answer."""
 HELD_S: Final = 0.05
 """By then another dispatcher has released the rows that both wanted."""
+TAKEN_WITHIN_S: Final = 5.0
+"""For so long a pause or a cancel waits for its sweep: less than clients wait for an answer."""
 
 
 class GroupUpkeep:
@@ -44,6 +48,8 @@ class GroupUpkeep:
         self._tell = tell
         self._learn_lanes = learn_lanes
         self._told: set[UUID] = set()
+        self._stepped = asyncio.Event()
+        """Set when this dispatcher has settled something."""
         self._look_at_all = float("-inf")
         """When to look at every group again."""
 
@@ -53,6 +59,19 @@ class GroupUpkeep:
         if not groups:
             self._look_at_all = float("-inf")
         self._alarms.groups.set_in(0)
+
+    async def take_hold(self, ref: UUID | int) -> None:
+        """Returns when a group's new state holds for all of its jobs, or after `TAKEN_WITHIN_S`.
+
+        After that time the sweep goes on without whoever waits here.
+        """
+        self.ring()
+        until = self._clock.now() + TAKEN_WITHIN_S
+        while await self._store.is_sweeping(ref) and self._clock.now() < until:
+            self._stepped.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HELD_S):  # other dispatchers sweep too
+                    await self._stepped.wait()
 
     async def settle(self) -> None:
         """Settles until nothing is left to do, or another dispatcher does it."""
@@ -65,6 +84,7 @@ class GroupUpkeep:
             while True:
                 settled = await self._store.settle(groups, max_group_jobs=most_jobs)
                 self._deliver(settled)
+                self._stepped.set()
                 if len(self._scheduler.lanes.known(settled.ready)) < len(settled.ready):
                     # The elements of a map may be the first jobs of their lane.
                     await self._learn_lanes()

@@ -243,6 +243,13 @@ class PostgresGroups(PostgresReads):
         over = again is None or again.ended_at is not None
         return GroupVerdict.ALREADY_ENDED if over else GroupVerdict.NOT_RUNNING
 
+    async def is_sweeping(self, ref: UUID | int) -> bool:
+        """Whether jobs of a group may not be yet where its state wants them."""
+        if isinstance(ref, int) and ref not in INT64:
+            return False
+        rows = await self._reading.fetch(sql.IS_SWEEPING.format(key=_key(ref)), ref)
+        return any(row["sweeping"] for row in rows)
+
     async def retry_group(
         self,
         ref: UUID | int,

@@ -329,16 +329,24 @@ UPDATE longshore.job_group SET state = $2, sweep_from = 0, sweep_again = true
 WHERE id = ANY ($1::uuid[])
 """
 CANCEL_GROUP: Final = """
-UPDATE longshore.job_group
-SET state = $2, sweep_from = 0, sweep_again = true, cancelled_by = $3
+UPDATE longshore.job_group SET state = $2, cancelled_by = $3,
+    sweep_from = CASE WHEN state = $2 THEN coalesce(sweep_from, 0) ELSE 0 END,
+    sweep_again = sweep_again OR state <> $2 OR sweep_from IS NULL
 WHERE id = $1 AND ended_at IS NULL
 RETURNING id
 """
 
 PAUSE_GROUP: Final = """
-UPDATE longshore.job_group SET state = $2, sweep_from = 0, sweep_again = true
+UPDATE longshore.job_group SET state = $2,
+    sweep_from = CASE WHEN state = $2 THEN coalesce(sweep_from, 0) ELSE 0 END,
+    sweep_again = sweep_again OR state <> $2 OR sweep_from IS NULL
 WHERE id = $1 AND state = ANY ($3::smallint[])
 RETURNING id
+"""
+"""A repeat leaves a sweep that is under way where it is."""
+IS_SWEEPING: Final = """
+SELECT sweep_from IS NOT NULL AS sweeping FROM longshore.job_group
+WHERE {key} = $1 AND NOT is_gone
 """
 
 RETRIED_GROUP: Final = """

@@ -56,13 +56,7 @@ _WAITS_FOR: Final = f"""
 
 def group(tx: Snapshot, ref: UUID | int) -> Group | None:
     """One group, by its id or number."""
-    by_id = isinstance(ref, UUID)
-    key: bytes | int = ref.bytes if isinstance(ref, UUID) else ref
-    if not by_id and not 0 < ref <= LARGEST_INT:  # type: ignore[operator]
-        return None
-    row = tx.execute(
-        f"{_SHOWN} WHERE is_gone = 0 AND {'id' if by_id else 'number'} = ?", (key,)
-    ).fetchone()
+    row = _found(tx, _SHOWN, ref)
     if row is None:
         return None
     counts = tx.connection.execute(
@@ -75,6 +69,23 @@ def group(tx: Snapshot, ref: UUID | int) -> Group | None:
     of_states = {state: count for state, count, *_ in counts}
     shown = _shown(row, of_states, sum(open for *_, open in counts))
     return structs.replace(shown, taken_over=sum(taken for _, _, taken, _ in counts))
+
+
+def is_sweeping(tx: Snapshot, ref: UUID | int) -> bool:
+    """Whether jobs of a group may not be yet where its state wants them."""
+    row = _found(tx, "SELECT sweep_from IS NOT NULL FROM job_group", ref)
+    return row is not None and bool(row[0])
+
+
+def _found(tx: Snapshot, select: str, ref: UUID | int) -> tuple[Any, ...] | None:
+    """The row of a group that is not removed, by its id or number; None if there is none."""
+    if isinstance(ref, int) and not 0 < ref <= LARGEST_INT:
+        return None
+    column, key = ("id", ref.bytes) if isinstance(ref, UUID) else ("number", ref)
+    row: tuple[Any, ...] | None = tx.execute(
+        f"{select} WHERE is_gone = 0 AND {column} = ?", (key,)
+    ).fetchone()
+    return row
 
 
 def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:

@@ -43,6 +43,10 @@ from longshore.store.sqlite.transaction import Snapshot, Transaction
 
 _MOST_CLOSED: Final = 100
 
+_SET_STATE: Final = """UPDATE job_group SET state = ?1,
+    sweep_from = CASE WHEN state = ?1 THEN coalesce(sweep_from, 0) ELSE 0 END"""
+"""Changes the state of a group. A repeat leaves a sweep that is under way where it is."""
+
 _waiting = msgspec.json.Decoder(list[WaitingNode])
 _LIVE_GROUPS: Final = "('running', 'paused', 'cancelling')"
 _MEMBERS: Final = """SELECT scope, min(key) FROM node INDEXED BY node_scope
@@ -321,9 +325,8 @@ def cancel_group(tx: Transaction, ref: UUID | int, by: str = "") -> GroupVerdict
     if found is None:
         return GroupVerdict.NOT_FOUND
     changed = tx.execute(
-        """UPDATE job_group SET state = 'cancelling', sweep_from = 0, cancelled_by = ?
-        WHERE number = ? AND ended_at IS NULL""",
-        (clean(by) or "a client", found.number),
+        f"{_SET_STATE}, cancelled_by = ?3 WHERE number = ?2 AND ended_at IS NULL",
+        (GroupState.CANCELLING, found.number, clean(by) or "a client"),
     )
     note_pause(tx, str(found.number), paused=False, is_group=True)
     verdicts = GroupVerdict
@@ -340,8 +343,6 @@ def pause_group(tx: Transaction, ref: UUID | int, paused: bool) -> GroupVerdict:
     if found.state not in (GroupState.RUNNING, GroupState.PAUSED):
         return GroupVerdict.NOT_RUNNING
     state = GroupState.PAUSED if paused else GroupState.RUNNING
-    tx.execute(
-        "UPDATE job_group SET state = ?, sweep_from = 0 WHERE number = ?", (state, found.number)
-    )
+    tx.execute(f"{_SET_STATE} WHERE number = ?2", (state, found.number))
     note_pause(tx, str(found.number), paused, is_group=True)
     return GroupVerdict(state.value)

@@ -247,6 +247,7 @@ class SqliteStore:
     add_to_group = _writes(additions.add_to_group)
     cancel_group = _writes(group_verbs.cancel_group)
     pause_group = _writes(group_verbs.pause_group)
+    is_sweeping = _reads(group_reads.is_sweeping)
     open_gate = _writes(growth.open_gate)
     retry_group = _writes(reopening.retry_group)
     group = _reads(group_reads.group)

@@ -100,11 +100,12 @@ function exact(text) {
 }
 
 function planned(plan) {
-  const part = (keys, words) => (keys?.length ? `${keys.length} ${words}: ${keys.slice(0, 8).join(", ")}${keys.length > 8 ? ", …" : ""}` : "");
+  const part = (keys, words, more = 0) =>
+    keys?.length ? `${keys.length + more} ${words}: ${keys.slice(0, 8).join(", ")}${keys.length > 8 ? ", …" : ""}` : "";
   const times = (plan.fires || []).map((one) => one.nominal_at.replace("T", " ").replace(/(\.0+)?Z$/, ""));
   return [
-    part(plan.reopened, "jobs run again"),
-    part(plan.retired, "jobs leave the group"),
+    part(plan.reopened, "jobs run again", plan.more),
+    part(plan.retired, "jobs leave the group", plan.more_retired),
     part(plan.running, "jobs must end first"),
     plan.anew !== undefined ? `${plan.anew} jobs run anew, the results of ${plan.taken_over} are taken over` : "",
     part(times, times.length === 1 ? "time is submitted (UTC)" : "times are submitted (UTC)"),
