@@ -474,6 +474,22 @@ def test_an_older_state_is_brought_forward() -> None:
         assert ref.actor().version == 2
 
 
+def test_actors_share_nothing_that_lies_within_a_default() -> None:
+    """A field that was added later is not in a stored state: each actor gets its default."""
+
+    class Member:
+        visits: dict[str, list[str]] = {"house": []}  # noqa: RUF012
+        seats: tuple[list[int], list[int]] = ([], [])
+
+    member = ActorClass("Member", Member)
+    before = values.pack({}, "a state from before there were fields")
+    ann = member.unpack(before, 1)
+    ann.visits["house"].append("monday")
+    ann.seats[0].append(7)
+    bob = member.unpack(before, 1)
+    assert (bob.visits, bob.seats) == ({"house": []}, ([], []))
+
+
 def test_an_older_class_never_gets_a_newer_state() -> None:
     """Otherwise an edit by an older program would drop the fields that it does not know."""
 
