@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from longshore.errors import Unavailable
 from longshore.model.actor import Actor, ActorStatus, Message, ReplyTo
 from longshore.model.worker import QueueView
 from longshore.payload import values
-from longshore.testing.processes import Process, settings
+from longshore.testing.processes import Process, await_true, settings
 from tests.system.apps import ledgers
 from tests.system.conftest import QUICK_WORKER, Fleet
 from tests.system.replay import Entry
@@ -44,6 +44,8 @@ class Clients:
     def __init__(self, addresses: str, seed: int, many: int = 4) -> None:
         self.sent: dict[str, list[Entry]] = defaultdict(list)
         self.answered: list[tuple[str, Entry, int]] = []
+        self.accepted = 0
+        """How many messages are in mailboxes, or were."""
         self._addresses = addresses
         self._stop = threading.Event()
         self._random = [random.Random(f"client {seed} {n}") for n in range(many)]
@@ -82,6 +84,7 @@ class Clients:
                 batch = tuple(message for message, _ in made)
                 await self._until_accepted(connection, batch)
                 self.sent[to] += [entry for _, entry in made]
+                self.accepted += len(made)
                 earlier.append(batch)
                 if chance.random() < REPEATED:
                     await self._until_accepted(connection, chance.choice(earlier[-5:]))
@@ -163,11 +166,20 @@ class Storm:
         for process in self._leaving:
             assert process.wait() == 0, process.said()
 
-    def restart_all(self) -> None:
-        """Replaces each worker in turn, as an upgrade does: the new one comes, the old one goes."""
+    def restart_all(self, accepted: Callable[[], int]) -> list[int]:
+        """Replaces each worker in turn, as an upgrade does: the new one comes, the old one goes.
+
+        Answers how many messages were accepted during each, from before the new one is started
+        until the old one is gone. An old one is asked to go only after some came to both.
+        """
+        during = []
         for place, old in enumerate(self._workers):
+            before = accepted()
             self._workers[place] = self._worker()
+            _await_more(accepted)
             assert old.terminate() == 0, old.said()
+            during.append(accepted() - before)
+        return during
 
     def _pick(self, some: list[Process]) -> int:
         return self._chance.randrange(len(some))
@@ -221,6 +233,11 @@ class Storm:
                     os.kill(pid, number)
             if number is signal.SIGSTOP:
                 threading.Event().wait(seconds)
+
+
+def _await_more(accepted: Callable[[], int]) -> None:
+    seen = accepted()
+    await_true(lambda: accepted() > seen, "messages come to both")
 
 
 def children(pid: int) -> list[int]:

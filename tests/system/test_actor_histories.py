@@ -168,7 +168,9 @@ def test_a_rolling_restart_of_all_workers_under_load(fleet: Fleet) -> None:
     watch = Watch(storm.frontends)
     clients = Clients(storm.frontends, seed=1)
     with clients.at_work():
-        storm.restart_all()
+        during = storm.restart_all(lambda: clients.accepted)
+    assert len(during) == 2
+    assert all(during), "messages were sent while each worker was replaced"
     watch.hush()
     await_true(lambda: watch.states_at_rest() is not None, "all is handled", timeout_s=60)
     states = watch.states_at_rest()

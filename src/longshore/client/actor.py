@@ -268,12 +268,13 @@ class ActorRef(Generic[S]):
 
     stop = blocking(stop_async)
 
-    async def edit_async(self, /, **fields: Any) -> None:
-        """Changes these fields of its state, between two turns.
+    async def edit_async(self, /, *, turn: int | None = None, **fields: Any) -> None:
+        """Changes these fields of its state, between two turns; with `turn`, only after that one.
 
         Raises `WrongState` if a turn runs, or ran since its state was read: try again.
         """
         actor = await self.actor_async()
+        self._check_turn(actor, turn)
         known = self._actor
         if known is None:
             state = values.pack(values.unpack(actor.state) | fields, f"the state of {self._called}")
@@ -288,17 +289,35 @@ class ActorRef(Generic[S]):
 
     edit = blocking(edit_async)
 
-    async def restart_async(self, /, **fields: Any) -> None:
-        """Starts it anew with these fields: a new state, no timers, then `start`. Mail stays."""
+    async def restart_async(self, /, *, turn: int | None = None, **fields: Any) -> None:
+        """Starts it anew with these fields: a new state, no timers, then `start`. Mail stays.
+
+        With `turn`, only after that one; otherwise it raises `WrongState`.
+        """
         if self._actor is None:
             raise InvalidInput(f"the class of actor '{self.type}' is not known here; edit it")
+        if turn is not None:
+            self._check_turn(await self.actor_async(), turn)
         state = self._actor.pack(self._actor.new(fields))
         edit = self._access.connection().actors.edit
         listed = self._actor.listed_values(state)
         version = self._actor.version
-        self._done(await edit(self.type, self.key, state, version, restart=True, listed=listed))
+        names = (self.type, self.key, state, version)
+        self._done(await edit(*names, turn=turn, restart=True, listed=listed))
 
     restart = blocking(restart_async)
+
+    def _check_turn(self, actor: Actor, turn: int | None) -> None:
+        """Raises `WrongState` if the actor is past this turn, which its caller has seen."""
+        if turn is None:
+            return
+        if isinstance(turn, bool) or not isinstance(turn, int):
+            raise InvalidInput(
+                f"turn is {turn!r}; give the number of the turn after which {self._called} may be "
+                "changed, as ref.actor().turn has it. A field called so is changed by "
+                f"`longshore actor edit {self.type} {self.key} turn=…`"
+            )
+        check_turn(self._called, actor, turn)
 
     async def park_async(self, number: int) -> ActorVerdict:
         """Puts a message aside: the actor goes on without it. See `put_back`."""
@@ -344,6 +363,15 @@ def check_done(called: str, verdict: ActorVerdict, missing: str = "") -> ActorVe
             raise WrongState(f"{called} has taken another turn meanwhile; look at it and try again")
         case _:
             assert_never(verdict)
+
+
+def check_turn(called: str, actor: Actor, turn: int | None) -> None:
+    """Raises `WrongState` unless this turn, if one is given, is the last that the actor took."""
+    if turn is not None and turn != actor.turn:
+        raise WrongState(
+            f"{called} is at turn {actor.turn:,}, not at turn {turn:,}: nothing was changed; look "
+            "at its state and try again"
+        )
 
 
 async def explained(connection: Connection, type: str, key: str) -> tuple[Actor, str]:

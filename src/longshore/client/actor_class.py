@@ -386,9 +386,10 @@ def _with_fields(type: str, of: type[S]) -> type[S]:
         return of
     for name in inspect.get_annotations(of):
         default = getattr(of, name, dataclasses.MISSING)
-        if isinstance(default, list | dict | set):
-            # Each actor has its own, as everybody expects.
-            setattr(of, name, dataclasses.field(default_factory=partial(copy.copy, default)))
+        can_hold = isinstance(default, list | dict | set | tuple)
+        if can_hold and copy.deepcopy(default) is not default:
+            # Each actor has its own, with all that lies within it, as everybody expects.
+            setattr(of, name, dataclasses.field(default_factory=partial(copy.deepcopy, default)))
     try:
         return dataclasses.dataclass(kw_only=True)(of)
     except (TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ from longshore.core.job_query import term
 from longshore.core.limits import RESERVED_PREFIX
 from longshore.core.turns import is_turn_kind, split_kind
 from longshore.model.depth import LaneView
-from longshore.model.job import JobState
+from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView
 from longshore.model.schedule import Schedule
 from longshore.model.worker import WorkerView
@@ -35,6 +35,7 @@ class About(StrEnum):
     WORKERS = "workers"
     DISPATCHERS = "dispatchers"
     ACTORS = "actors"
+    TURNS = "turns"
     LIMITS = "limits"
     SCHEDULES = "schedules"
 
@@ -74,16 +75,19 @@ def troubles(
     dispatchers: Iterable[SeenDispatcher],
     keys: Iterable[KeyView] = (),
     schedules: Iterable[Schedule] = (),
+    turns: Iterable[Job] = (),
 ) -> list[Trouble]:
     """All that is wrong, what is grave first.
 
-    `keys` are those that jobs wait for, `schedules` those that paused after failures.
+    `keys` are those that jobs wait for, `schedules` those that paused after failures, `turns` those
+    that may hang.
     """
     found = [
         *_of_dispatchers(dispatchers),
         *_of_lanes(lanes),
         *_paused(lanes),
         *_of_actors(lanes),
+        *_of_turns(turns),
         *_of_schedules(schedules),
         *_of_workers(workers),
         *_of_keys(keys),
@@ -138,6 +142,20 @@ def _of_actors(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
             noun, whose = ("1 actor", "its") if count == 1 else (f"{count:,} actors", "their")
             words = f"{noun} of type '{type}' failed, and {whose} messages wait"
             yield Trouble(words=words, about=About.ACTORS, query=type)
+
+
+def _of_turns(turns: Iterable[Job]) -> Iterator[Trouble]:
+    found: dict[str, list[Job]] = {}
+    for one in turns:
+        found.setdefault(split_kind(one.kind)[0], []).append(one)
+    for type, long in found.items():
+        some, ends, whom = "a turn", "it", "its actor"
+        if len(long) > 1:
+            some, ends, whom = f"{len(long):,} turns", "them", "their actors"
+        what = f"may hang: no timeout_s ends {ends}, and what is sent to {whom} waits"
+        words = f"{some} of type '{type}' {what}"
+        since = min((one.started_at for one in long if one.started_at), default=None)
+        yield Trouble(words=words, about=About.TURNS, query=type, since=since, grave=False)
 
 
 def _of_schedules(schedules: Iterable[Schedule]) -> Iterator[Trouble]:

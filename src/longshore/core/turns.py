@@ -50,6 +50,8 @@ MAX_OUTBOX: Final = 10_000
 """How many messages, replies and jobs one turn may send."""
 MAX_TURN_GROUP: Final = 1_000
 """How many jobs a group may have that a turn submits: one transaction stores all of them."""
+LONG_TURN_S: Final = 60.0
+"""A turn that has run for so long, and that no timeout ends, may hang. It never waits."""
 MICROS: Final = 1_000_000
 TIMER_PREFIX: Final = "on_timer_"
 """The handler of a timer is called so, and then like the timer."""
@@ -112,6 +114,11 @@ def turn_job(
         delay_s=delay_s,
         options=structs.replace(terms.options, turn=True),
     )
+
+
+def may_hang(options: Options, ran_s: float) -> bool:
+    """Whether a job that has run for so long is a turn which only a person can end."""
+    return options.turn and options.timeout_s is None and ran_s >= LONG_TURN_S
 
 
 def turn_of(args: bytes) -> tuple[UUID, int]:

@@ -18,7 +18,7 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.core.limits import RESERVED_PREFIX
 from longshore.core.resources import has, in_words, lacking, split
 from longshore.core.timing import SNOOZED, span
-from longshore.core.turns import split_kind
+from longshore.core.turns import may_hang, split_kind
 from longshore.core.waits import worth_telling
 from longshore.model.fair import FairPlace
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupState, NodeFacts
@@ -333,8 +333,10 @@ def _running(job: Job, facts: Facts) -> str:
         running = f"{job.held_behind} running job{'' if job.held_behind == 1 else 's'}"
         return f"held ahead by {_place(job, facts)}, behind {running}"
     since = ""
+    ran_s = 0.0
     if job.started_at is not None:
-        since = f" for {span((facts.now - job.started_at).total_seconds())}"
+        ran_s = (facts.now - job.started_at).total_seconds()
+        since = f" for {span(ran_s)}"
     attempt = f", {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
     step = f"; {job.step}" if job.step else ""
     worker = _worker(job, facts)
@@ -342,7 +344,16 @@ def _running(job: Job, facts: Facts) -> str:
         f"; {_silence(worker)}, and its jobs go to others" if worker and worker.silent_s else ""
     )
     perhaps = _perhaps_held(job, facts, worker)
-    return f"running on {_place(job, facts)}{since}{attempt}{perhaps}{step}{silence}"
+    hint = f". {_hangs(job)}" if may_hang(job.options, ran_s) else ""
+    return f"running on {_place(job, facts)}{since}{attempt}{perhaps}{step}{silence}{hint}"
+
+
+def _hangs(job: Job) -> str:
+    """What to do about a turn that may hang: until it ends, its actor does nothing else."""
+    return (
+        "If it hangs, nothing ends it, as it has no timeout_s: "
+        f"`longshore cancel {job.number}` does, and leaves its actor failed"
+    )
 
 
 def _perhaps_held(job: Job, facts: Facts, worker: WorkerView | None) -> str:

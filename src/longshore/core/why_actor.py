@@ -30,7 +30,7 @@ def why_actor(actor: Actor, of_turn: str = "") -> str:
         case ActorStatus.READY:
             return f"its turn is ready: {of_turn or 'it has just been taken'}"
         case ActorStatus.RUNNING:
-            return f"its turn is {of_turn or 'being taken'}"
+            return f"its turn is {of_turn or 'being taken'}{_read_or_behind(actor)}"
         case _:
             assert_never(actor.status)
 
@@ -55,6 +55,13 @@ def _time(micros: int) -> datetime:
 
 def _unread(actor: Actor) -> str:
     return f"with {actor.unread:,} unread message{'' if actor.unread == 1 else 's'}"
+
+
+def _read_or_behind(actor: Actor) -> str:
+    """The mail of an actor whose turn runs: until it ends, what it has read is unread, too."""
+    if not actor.unread:
+        return ""
+    return f"; it has {actor.unread:,} unread, with what the turn handles"
 
 
 def _command(actor: Actor, action: str) -> str:

@@ -269,9 +269,28 @@ def test_an_actor_is_changed(dispatcher: ScriptedDispatcher, capsys: Captured) -
     assert dispatcher.run("actor", "drop", "Club", "ann", "7") == 2
 
 
+def test_an_actor_is_changed_only_after_the_turn_that_is_named(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[am.EditActor] = ActorVerdict.DONE
+    dispatcher.answers[am.ShowActor] = actor()
+    serves = KindInfo(parameters=(Parameter("plan", False),))
+    dispatcher.answers[m.ListWorkers] = (a_worker(Club_v2=serves),)
+    for words in (("edit", "Club", "ann", "plan=gift"), ("restart", "Club", "ann")):
+        assert dispatcher.run("actor", *words, "--turn", "3") == 0
+        edit = dispatcher.asked[-1]
+        assert isinstance(edit, am.EditActor)
+        assert edit.turn == 3
+        capsys.readouterr()
+        assert dispatcher.run("actor", *words, "--turn", "2") == 2
+        assert "actor Club 'ann' is at turn 3, not at turn 2" in capsys.readouterr().err
+        assert not isinstance(dispatcher.asked[-1], am.EditActor)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (("show", "Club", "ann", "--turn", "3"), "--turn is for"),
         (("send", "Club", "ann"), "needs the NAME"),
         (("ask", "Club", "ann", "n=1"), "needs the NAME"),
         (("park", "Club", "ann"), "needs the NUMBER"),

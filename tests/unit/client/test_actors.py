@@ -14,6 +14,7 @@ from longshore.errors import (
     AskFailed,
     Conflict,
     InvalidArguments,
+    InvalidInput,
     NotFinished,
     NotFound,
     WrongState,
@@ -209,6 +210,26 @@ def test_a_state_can_be_edited_and_an_actor_restarted() -> None:
         kit.drain()
         assert (ref.state().customer, ref.state().plan) == ("eve", "basic")
         assert [timer.name for timer in ref.actor().timers] == ["remind"]
+
+
+def test_a_change_that_names_a_turn_counts_only_after_that_turn() -> None:
+    app, subscription = an_app()
+    with run_inline(app) as kit:
+        ref = subscription.start("ann", customer="ann")
+        kit.drain()
+        seen = ref.actor().turn
+        ref.edit(plan="gift", turn=seen)
+        for change in (ref.edit, app.actor_ref("Subscription", "ann").edit):
+            with pytest.raises(WrongState, match=f"is at turn {seen + 1}, not at turn {seen}"):
+                change(plan="pro", turn=seen)
+        with pytest.raises(WrongState, match="not at turn"):
+            ref.restart(customer="eve", turn=seen + 2)
+        assert (ref.state().plan, ref.state().customer) == ("gift", "ann")
+        ref.restart(customer="eve", turn=seen + 1)
+        kit.drain()
+        assert (ref.state().plan, ref.state().customer) == ("basic", "eve")
+        with pytest.raises(InvalidInput, match="turn is 'white'; give the number"):
+            ref.edit(turn="white")
 
 
 def test_a_delayed_message_comes_later() -> None:
@@ -472,6 +493,22 @@ def test_an_older_state_is_brought_forward() -> None:
         kit.drain()
         assert ref.state().things == [*["from 1"] * 3, "x"]
         assert ref.actor().version == 2
+
+
+def test_actors_share_nothing_that_lies_within_a_default() -> None:
+    """A field that was added later is not in a stored state: each actor gets its default."""
+
+    class Member:
+        visits: dict[str, list[str]] = {"house": []}  # noqa: RUF012
+        seats: tuple[list[int], list[int]] = ([], [])
+
+    member = ActorClass("Member", Member)
+    before = values.pack({}, "a state from before there were fields")
+    ann = member.unpack(before, 1)
+    ann.visits["house"].append("monday")
+    ann.seats[0].append(7)
+    bob = member.unpack(before, 1)
+    assert (bob.visits, bob.seats) == ({"house": []}, ([], []))
 
 
 def test_an_older_class_never_gets_a_newer_state() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
+
+from msgspec import structs
 
 from longshore.core.blocking import Cause, lane_views
 from longshore.core.lanes import lane_of
 from longshore.core.troubles import About, SeenDispatcher, troubles
 from longshore.model.depth import LaneDepth, LaneView
-from longshore.model.job import JobState
+from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView, Rate
 from longshore.model.schedule import NewSchedule, Schedule, ScheduleState, Spec, Timing
+from longshore.testing.builders import a_job
+from longshore.testing.memory_rows import new_row
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -80,6 +84,30 @@ def test_failed_actors_are_told_of_by_their_type_and_are_no_failing_kind() -> No
     [found, _] = troubles(lanes, (), ())
     assert found.words == "4 actors of type 'Ship' failed, and their messages wait"
     assert (found.about, found.query, found.grave) == (About.ACTORS, "Ship", True)
+
+
+def test_turns_that_may_hang_are_told_of_by_their_type() -> None:
+    def a_turn(kind: str, minute: int) -> Job:
+        row = new_row(a_job(kind=kind), 0, 1, AT).job
+        return structs.replace(row, started_at=AT + timedelta(minutes=minute))
+
+    turns = [a_turn("Ship@1", 3), a_turn("Ship@2", 1), a_turn("Crane@1", 2)]
+    *found, _ = troubles((), (), (), turns=turns)
+    assert [(one.words, one.query, one.since) for one in found] == [
+        (
+            "2 turns of type 'Ship' may hang: no timeout_s ends them, and what is sent to their "
+            "actors waits",
+            "Ship",
+            AT + timedelta(minutes=1),
+        ),
+        (
+            "a turn of type 'Crane' may hang: no timeout_s ends it, and what is sent to its actor "
+            "waits",
+            "Crane",
+            AT + timedelta(minutes=2),
+        ),
+    ]
+    assert all(one.about is About.TURNS and not one.grave for one in found)
 
 
 def test_a_schedule_that_paused_after_failures() -> None:

@@ -80,6 +80,12 @@ def actor(status: ActorStatus, **changes: Any) -> Actor:
         ),
         ("ready", {}, "no worker is connected", "its turn is ready: no worker is connected"),
         ("running", {}, "running on dock for 3 s", "its turn is running on dock for 3 s"),
+        (
+            "running",
+            {"unread": 3},
+            "running on dock for 3 s",
+            "its turn is running on dock for 3 s; it has 3 unread, with what the turn handles",
+        ),
     ],
 )
 def test_it_says_what_would_change_it(
@@ -124,3 +130,17 @@ def test_a_turn_that_nobody_serves_says_which_version_waits_for_whom(
     assert turn.state is JobState.READY
     facts = Facts(held_back=None, workers=workers, ahead=0, now=NOW)
     assert said in why(turn, facts)
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "timeout_s", "hinted"), [(59, None, False), (60, None, True), (3_600, 7_200.0, False)]
+)
+def test_a_turn_that_may_hang_says_how_to_end_it(
+    ran_s: int, timeout_s: float | None, hinted: bool
+) -> None:
+    job = structs.replace(a_job(kind="Club@2"), options=Options(turn=True, timeout_s=timeout_s))
+    running = structs.replace(new_row(job, 0, 7, NOW).job, state=JobState.RUNNING, started_at=NOW)
+    facts = Facts(held_back=None, workers=(), ahead=0, now=NOW + timedelta(seconds=ran_s))
+    assert (
+        "`longshore cancel 7` does, and leaves its actor failed" in why(running, facts)
+    ) is hinted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from math import nan
 from random import Random
 from typing import Any
@@ -47,7 +48,7 @@ from longshore.testing.faults import Fault, scripted
 from longshore.wire import actor_messages as am
 from longshore.wire import messages as m
 
-from .stage import Client, Stage
+from .stage import LOOK_S, Client, Stage
 from .test_impostors import Stranger, introduction
 from .test_stories import tell
 
@@ -362,5 +363,53 @@ def test_nobody_submits_a_turn() -> None:
             structs.replace(a_job(), options=Options(turn=True))
         )
         assert answer.code == InvalidInput.code
+
+    tell(story)
+
+
+# a worker that dies
+
+
+async def stays(taker: TurnTaker) -> None:
+    """It says that it is there, as a live worker does."""
+    for no in itertools.count(1):
+        taker.say(m.Ping(taker.worker, no))
+        await asyncio.sleep(1.0)
+
+
+def test_the_actors_of_a_dead_worker_go_on_elsewhere_within_its_lease() -> None:
+    """The one whose turn it runs, and the one that sleeps and whose next turn it would have got."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        dead, client = await a_taker(stage), stage.client()
+        await start(client, "a")
+        first, _ = await dead.turn(1)
+        await start(client, "b")
+        late, _ = await dead.turn(2)
+        dead.take(first)
+        died_at = stage.clock.now()
+        other = await a_taker(stage)
+        staying = asyncio.create_task(stays(other))
+        await sent(client, message())
+        await stage.until(lambda: len(other.given) == 2)
+        staying.cancel()
+        lease_s = stage.settings.lease_s
+        looks_s = lease_s / 10
+        assert stage.clock.now() - died_at <= lease_s + looks_s + 2 * LOOK_S
+        turns = {given.key: (one, given) for one, given in [await other.turn(n) for n in (1, 2)]}
+        assert [event.name for event in turns["a"][1].events] == ["add"]
+        assert turns["a"][1].last_worker == dead.worker
+        assert turns["b"][0].token > late.token
+        dead.take(late, state=b"\x01")
+        for one, _ in turns.values():
+            other.take(one, read=1)
+        for key in "ab":
+            seen = await stage.model.actor("Counter", key)
+            while seen is not None and seen.status is not ActorStatus.SLEEPING:
+                await asyncio.sleep(LOOK_S)
+                seen = await stage.model.actor("Counter", key)
+            assert seen is not None
+            assert (seen.state, seen.worker) == (STATE, other.worker), "the late one is stale"
 
     tell(story)

@@ -19,7 +19,7 @@ from longshore.cli.view.actors import (
 from longshore.cli.view.show import View, print_answer, print_json, print_text, print_view
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client import jsonable
-from longshore.client.actor import ASK_S, check_done, explained
+from longshore.client.actor import ASK_S, check_done, check_turn, explained
 from longshore.client.actor_by_name import KnownHandlers, check_fields, new_actor, newest, told_of
 from longshore.client.actor_json import actor_json, mail_json, turns_json
 from longshore.client.connection import Connection
@@ -60,6 +60,7 @@ _ACTIONS: Final = (
     "drop",
     "resolve",
 )
+MOST_TURNS: Final = 2**63 - 1
 _SORTS: Final = {
     "park": (MailAction.PARK, "is parked"),
     "put-back": (MailAction.PUT_BACK, "is back in the mailbox"),
@@ -88,6 +89,11 @@ class _Call(NamedTuple):
     def as_json(self) -> bool:
         as_json: bool = self.context.params["as_json"]
         return as_json
+
+    @property
+    def turn(self) -> int | None:
+        turn: int | None = self.context.params["turn"]
+        return turn
 
 
 @click.command(
@@ -186,6 +192,7 @@ def _check_listed(workers: Sequence[WorkerView], type: str, fields: Collection[s
         "longshore actor mail Subscription ann",
         "longshore actor pause Subscription ann",
         "longshore actor edit Subscription ann plan=gift",
+        "longshore actor edit Subscription ann plan=gift --turn 7",
         "longshore actor restart Subscription ann customer=Ann",
         "longshore actor park Subscription ann 7",
         "longshore actor resolve hx1QnT…3w true",
@@ -207,6 +214,12 @@ def _check_listed(workers: Sequence[WorkerView], type: str, fields: Collection[s
     metavar="DURATION",
     callback=lambda context, parameter, text: None if text is None else duration(text),
     help="With send: after how long the message arrives.",
+)
+@click.option(
+    "--turn",
+    type=Whole(0, MOST_TURNS),
+    metavar="N",
+    help="With edit and restart: only if its last turn is still N (see `show`).",
 )
 @client_options
 def actor(
@@ -261,6 +274,8 @@ def _check_rest(call: _Call, action: str) -> None:
         raise click.UsageError(f"`actor {action}` takes no '{call.rest[0]}'", call.context)
     if call.context.params["delay"] is not None and action != "send":
         raise click.UsageError("--delay is for `actor send`", call.context)
+    if call.turn is not None and action not in ("edit", "restart"):
+        raise click.UsageError("--turn is for `actor edit` and `actor restart`", call.context)
 
 
 # starting
@@ -393,6 +408,7 @@ def _edit(call: _Call) -> None:
 
     async def edit(connection: Connection) -> ActorVerdict:
         found = await connection.actors.show(call.type, call.key)
+        check_turn(call.called, found, call.turn)
         state = unpack(found.state)
         info = await told_of(connection, call.type, found.version)
         if info is None:
@@ -411,9 +427,13 @@ def _restart(call: _Call) -> None:
     fields = values_of(call.rest)
 
     async def restart(connection: Connection) -> ActorVerdict:
+        if call.turn is not None:
+            found = await connection.actors.show(call.type, call.key)
+            check_turn(call.called, found, call.turn)
         new = await new_actor(connection, fresh_id(), call.type, call.key, fields)
         names = (call.type, call.key, new.state, new.version)
-        return await connection.actors.edit(*names, restart=True, listed=new.listed)
+        edit = connection.actors.edit
+        return await edit(*names, turn=call.turn, restart=True, listed=new.listed)
 
     _done(call, ask(call.context, restart), f"{call.called} starts anew")
 

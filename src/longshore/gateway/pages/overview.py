@@ -60,7 +60,7 @@ async def look(call: Call) -> Seen:
         lanes,
         capacity(own),
         sum(one.alive for one in own),
-        troubles(lanes, workers, seen, sight.keys, sight.paused),
+        troubles(lanes, workers, seen, sight.keys, sight.paused, sight.turns),
         failed.jobs,
         groups,
         await _rates(call),
@@ -76,7 +76,7 @@ async def _groups(call: Call) -> Sequence[Group]:
 
 
 async def _sight(call: Call) -> Sight:
-    """What is wrong with limits and schedules, for who may see the whole."""
+    """What is wrong with limits, schedules and turns, for who may see the whole."""
     if not is_whole((await view_of(call)).asker.scope):
         return Sight()
     return await call.gateway.lookout.sight()
@@ -134,6 +134,8 @@ def _place(one: Trouble, view: View) -> str:
             return parts.jobs_url(view.root, one.query)
         case About.ACTORS:
             return actors_url(view.root, one.query, "failed")
+        case About.TURNS:
+            return actors_url(view.root, one.query, "running")
         case About.SCHEDULES:
             return parts.url(view.root, "schedules", one.query)
         case _:

@@ -38,6 +38,7 @@ from longshore.store.postgres.keeper_sql import REOPEN
 from longshore.store.postgres.listed_fields import keep_listed
 from longshore.store.postgres.mailboxes import Mailbox, Mailboxes, drop_jobs
 from longshore.store.postgres.next_turns import wake
+from longshore.store.postgres.notice_cursor import NoticeCursor
 from longshore.store.postgres.states import ACTIVE, ENDED, PAUSED, STATES, STOPPING
 from longshore.store.postgres.submit import SubmitBatch
 from longshore.store.postgres.watchers import tell_watchers
@@ -55,6 +56,7 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
 
     def __init__(self) -> None:
         super().__init__()
+        self._notices = NoticeCursor()
         self._receipts_from = LONG_AGO
         self._tended = 0
 
@@ -334,8 +336,13 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
 
     async def tell_watchers(self, most: int = 100, callbacks: CallbackTerms = USUAL_TERMS) -> Told:
         """Tells those who watch jobs and groups of at most so many that ended."""
-        cursors = self._pump.cursors
-        told = await self._keeping.run(lambda tx: tell_watchers(tx, most, cursors, callbacks))
+        began, cursors = self._clock(), self._pump.cursors
+        since = self._notices.begin(began)
+        told, up_to = await self._keeping.run(
+            lambda tx: tell_watchers(tx, most, since, cursors, callbacks)
+        )
+        now = self._clock()
+        self._notices.found(since, up_to, now - began, now, is_all=not told.more)
         if told.ready:
             self._sender.tell(Hint.WORK)
         return told

@@ -33,9 +33,9 @@ from longshore.store.postgres.states import GROUP_STATES, STATES
 from longshore.store.postgres.submit import SubmitBatch
 from longshore.store.rows import clean, micros, read_notice, utc_now
 
-_FIND: Final = """
+FIND: Final = """
 SELECT number, coalesce(octet_length(result), 0) AS size FROM longshore.notice
-ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
+WHERE number > $2 ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
 """
 _TAKE: Final = """
 DELETE FROM longshore.notice WHERE number = ANY ($1::bigint[])
@@ -71,12 +71,15 @@ _Item = tuple[Notice, Message]
 
 
 async def tell_watchers(
-    tx: Transaction, most: int, cursors: ClaimCursors, callbacks: CallbackTerms
-) -> Told:
-    """Tells those who watch jobs and groups of at most so many that ended."""
-    found = await tx.fetch(_FIND, most)
+    tx: Transaction, most: int, since: int, cursors: ClaimCursors, callbacks: CallbackTerms
+) -> tuple[Told, int]:
+    """Tells those who watch jobs and groups of at most so many that ended.
+
+    It looks behind this number of a notice, and answers how far it came.
+    """
+    found = await tx.fetch(FIND, most, since)
     if not found:
-        return Told()
+        return Told(), since
     some = first_bytes(found, itemgetter("size"), BATCH_BYTES)
     notices = await _take(tx, [row["number"] for row in some])
     messages = [(one, message) for one in notices for message in messages_of(one)]
@@ -90,12 +93,13 @@ async def tell_watchers(
     touched = [box for box in boxes.by_id.values() if box.is_touched]
     ready = await wake(boxes, touched, intake, cursors)
     await _call_back(tx, [one for one in notices if has_callbacks(one)], intake, callbacks)
-    return Told(
+    told = Told(
         len(notices),
         Counter(ready) + intake.ready,
         more=len(some) < len(found) or len(found) == most,
         schedules=await tell_schedules(tx, notices),
     )
+    return told, some[-1]["number"]
 
 
 async def _call_back(

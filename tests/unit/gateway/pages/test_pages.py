@@ -12,6 +12,7 @@ from msgspec import structs
 
 from longshore.core.access import Asker, hash_of
 from longshore.core.bulks import begun
+from longshore.core.turns import LONG_TURN_S
 from longshore.gateway.app import make_app
 from longshore.gateway.pages.on_all import bulks_list, on_all_form
 from longshore.gateway.pages.page import View
@@ -21,8 +22,13 @@ from longshore.gateway.pages.throughput import Sample, rate
 from longshore.gateway.routes import OPERATIONS
 from longshore.model.access import Role
 from longshore.model.bulk import BulkAction, NewBulk
-from longshore.model.job import JobFilter, JobState
-from longshore.wire.messages import ListDispatchers, ListLanes, ListWorkers
+from longshore.model.depth import LaneView
+from longshore.model.job import JobFilter, JobPage, JobState, Options
+from longshore.testing.builders import a_job
+from longshore.testing.memory_rows import new_row
+from longshore.wire.limit_messages import ListKeys
+from longshore.wire.messages import ListDispatchers, ListJobs, ListLanes, ListWorkers
+from longshore.wire.schedule_messages import ListSchedules
 
 from ..api import Api
 from ..conftest import api as api
@@ -240,6 +246,34 @@ async def test_a_board_is_for_pages_only(
     assert (await api.get(JOBS)).status == 401
     await api.get("/queues/")
     assert asked == [hash_of(TOKEN)]
+
+
+# what is wrong
+
+
+async def test_the_overview_tells_of_turns_that_may_hang(api: Api) -> None:
+    with_fleet(api)
+    api.replies |= {ListKeys: (), ListSchedules: ()}
+    lanes = LaneView(queue="default", kind="Ship@1", counts={"running": 2})
+    began = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def turns(request: ListJobs) -> JobPage:
+        wanted = request.wanted
+        assert (wanted.kind, wanted.states) == ("Ship@1", (JobState.RUNNING,))
+        assert wanted.slower_s == LONG_TURN_S
+        terms = (Options(turn=True), Options(turn=True, timeout_s=7_200.0), Options(reads=True))
+        turn = a_job(kind="Ship@1")
+        made = (structs.replace(turn, options=one) for one in terms)
+        jobs = (new_row(one, 0, 1, began).job for one in made)
+        return JobPage(tuple(jobs))
+
+    def jobs(request: ListJobs) -> JobPage:
+        return turns(request) if request.wanted.slower_s else JobPage()
+
+    api.replies |= {ListLanes: (lanes,), ListJobs: jobs}
+    page = (await api.get("/")).body.decode()
+    assert "a turn of type 'Ship' may hang: no timeout_s ends it" in page
+    assert 'href="./actors/?type=Ship&amp;status=running"' in page
 
 
 # throughput
