@@ -15,7 +15,7 @@ from longshore.executors.host.programs.attempt import Means, attempt
 from longshore.executors.host.programs.command import CommandRunner
 from longshore.executors.host.programs.folders import FolderKeeper
 from longshore.executors.output.attempt_log import AttemptLog
-from longshore.model.attempt import Assignment
+from longshore.model.attempt import Assignment, DeviceNumbers
 from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.job import LogKind, Reason
@@ -29,6 +29,7 @@ from longshore.model.reports import (
     SnoozeReport,
     SuccessReport,
 )
+from longshore.payload.values import unpack
 from longshore.ports.files import FilesFailed, OnProgress, Saving
 
 COPY = ("sh", "-c", "cat in/name > out; exit $(cat in/code)")
@@ -133,9 +134,16 @@ async def test_outputs_are_published_after_the_ends_that_they_are_for(
     assert [version.partial for version in report.versions] == [code != 0] * is_taken
 
 
-async def ended(command: Command, shelf: Shelf, timeout_s: float | None = None) -> Report:
+async def ended(
+    command: Command,
+    shelf: Shelf,
+    timeout_s: float | None = None,
+    devices: DeviceNumbers | None = None,
+) -> Report:
     """The report of a command without inputs."""
-    assignment = Assignment(uuid4(), 7, 1, "work", b"", timeout_s=timeout_s, ticket="t")
+    assignment = Assignment(
+        uuid4(), 7, 1, "work", b"", timeout_s=timeout_s, ticket="t", devices=devices or {}
+    )
     log = AttemptLog(assignment.job, 7, lambda log: None)
     runner = CommandRunner(1.0, is_alone=False)
     await runner.open()
@@ -177,6 +185,15 @@ async def test_of_a_skip_only_what_is_always_published_is_taken(
     assert isinstance(report, SkipReport)
     assert bool(shelf.taken) == is_taken
     assert [version.partial for version in report.versions] == [True] * is_taken
+
+
+async def test_a_program_is_told_which_devices_it_has() -> None:
+    words = '"$LONGSHORE_DEVICE_GPU $CUDA_VISIBLE_DEVICES $LONGSHORE_DEVICE_PAGE_PRESS"'
+    command = Command(argv=("sh", "-c", f"printf '\"%s\"' {words} > $LONGSHORE_RESULT"))
+    devices = {"gpu": (0, 2), "page-press": (1,)}
+    report = await ended(command, Shelf(), devices=devices)
+    assert isinstance(report, SuccessReport)
+    assert unpack(report.result or b"") == "0,2 0,2 1"
 
 
 async def test_what_is_tried_again_at_no_cost_uploads_nothing() -> None:

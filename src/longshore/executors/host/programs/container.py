@@ -111,7 +111,7 @@ class ContainerRunner:
         open_up(running.folder, running.report)
         name = name_of(*running.assignment.key)
         self._attended[token] = self._docker.containers.container(name)
-        config = config_of(running, self._owner)
+        config = config_of(running, self._owner, gpus=self._terms.gpus)
         try:
             with losses():
                 # To its end: a container that is made after its removal would stay.
