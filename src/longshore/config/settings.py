@@ -25,7 +25,17 @@ HTTP_OFF: Final = "off"
 # The variables of an `on_worker_lost` command. A `longshore` command in it must not take them for
 # settings.
 LOST_VARIABLES: Final = tuple(
-    f"{PREFIX}WORKER_{word}" for word in ("ID", "NAME", "HOST", "REASON", "SESSION")
+    f"{PREFIX}WORKER_{word}"
+    for word in (
+        "ID",
+        "NAME",
+        "HOST",
+        "REASON",
+        "SESSION",
+        "INSTANCE_ID",
+        "PRIVATE_IP",
+        "PUBLIC_IP",
+    )
 )
 
 
