@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from longshore.model.attempt import Attempt
 from longshore.model.checkpoint import NewCheckpoint
-from longshore.model.ends import End, Failed, Released, Succeeded
+from longshore.model.ends import Crashed, End, Failed, Released, Skipped, Succeeded
 from longshore.model.fileset import (
     BlobRef,
     FilesetVersion,
@@ -38,6 +38,14 @@ T = TypeVar("T")
 DISPATCHER = UUID(int=300)
 NAMES = ("a", "b")
 FOLDERS = (a_folder("1"), a_folder("1", "2"), a_folder())
+
+ENDED: dict[type[End], JobState] = {
+    Succeeded: JobState.SUCCEEDED,
+    Failed: JobState.FAILED,
+    Crashed: JobState.FAILED,
+    Skipped: JobState.SKIPPED,
+}
+"""The ends that publish, and what becomes of their jobs."""
 
 folders = st.sampled_from(FOLDERS)
 names = st.sampled_from([NAMES[0], *NAMES])
@@ -180,21 +188,20 @@ class FilesetMachine(RuleBasedStateMachine):
         self.running.append((real, plain))
 
     @precondition(lambda self: self.running)
-    @rule(place=places, fileset=names, folder=folders, how=st.sampled_from([Succeeded, Failed]))
-    def end_with_a_version(
-        self, place: int, fileset: str, folder: Folder, how: type[Succeeded | Failed]
-    ) -> None:
+    @rule(place=places, fileset=names, folder=folders, how=st.sampled_from([*ENDED]))
+    def end_with_a_version(self, place: int, fileset: str, folder: Folder, how: type[End]) -> None:
         """It is published if the attempt has sealed it, and never otherwise."""
         pair = self.running.pop(place % len(self.running))
         holder = self.holders(pair)[0]
-        made = folder.version(fileset, partial=how is Failed)
+        made = folder.version(fileset, partial=how is not Succeeded)
         state = self.end(pair, lambda attempt: publishing(attempt, made, how=how))
         new = self.look_for_new()
         if (holder, folder) in self.seals:
             assert [one.manifest for one in new] == [folder.manifest.sha256]
-            assert state is (JobState.SUCCEEDED if how is Succeeded else JobState.FAILED)
+            assert state is ENDED[how]
         else:
-            assert (new, state) == ([], JobState.FAILED)
+            unsealed = JobState.FAILED if how is Succeeded else ENDED[how]
+            assert (new, state) == ([], unsealed)
         self.published |= {(one.fileset, one.version): folder for one in new}
 
     @precondition(lambda self: self.running)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from longshore.errors import InvalidInput
-from longshore.model.ends import Failed, Retried, Succeeded
+from longshore.model.ends import Crashed, End, Failed, Retried, Skipped, Succeeded
 from longshore.model.fileset import BlobRef, Holder, NewVersion, PinVerdict, StoredBlob
 from longshore.model.job import JobState, Reason, RetryVerdict, Verdict
 from longshore.model.retention import Retention
@@ -119,6 +119,46 @@ async def test_failure_for_good_publishes_what_is_partial(scene: Scene, files: F
     assert version.partial
     assert await scene.store.fileset_version(FILESET, None) is None, "the newest is a whole one"
     assert await scene.store.fileset_version(FILESET, 1) == version
+
+
+@pytest.mark.parametrize(
+    ("how", "state"), [(Crashed, JobState.FAILED), (Skipped, JobState.SKIPPED)]
+)
+async def test_crash_that_is_one_too_many_and_skip_publish_what_is_partial(
+    scene: Scene, files: FileScene, how: type[End], state: JobState
+) -> None:
+    attempt = await scene.running()
+    folder = await files.sealed(held_by(attempt), a_folder("half"))
+    end = publishing(attempt, folder.version(partial=True), how=how)
+    [answer] = await scene.finish(end)
+    assert answer.state is state
+    [version] = await scene.store.fileset_versions(FILESET, None, 10)
+    assert (version.partial, version.job) == (True, attempt.id)
+    [again] = await scene.finish(end)
+    assert again.verdict is not Verdict.RECORDED
+    assert await files.numbers() == [1]
+
+
+async def test_crash_that_is_tried_again_publishes_nothing(scene: Scene, files: FileScene) -> None:
+    attempt = await scene.running()
+    folder = await files.sealed(held_by(attempt), a_folder("half"))
+    version = folder.version(partial=True)
+    [answer] = await scene.finish(publishing(attempt, version, how=Crashed, crash_limit=3))
+    assert answer.state is JobState.READY
+    assert await scene.store.filesets("", 10) == []
+
+
+@pytest.mark.parametrize("how", [Crashed, Skipped])
+async def test_crash_and_skip_that_have_not_sealed_end_as_they_are(
+    scene: Scene, how: type[End]
+) -> None:
+    attempt = await scene.running()
+    version = a_folder("half").version(partial=True)
+    [answer] = await scene.finish(publishing(attempt, version, how=how))
+    assert answer.state is (JobState.FAILED if how is Crashed else JobState.SKIPPED)
+    job = await scene.job(attempt.id)
+    assert job.error is None or job.error.reason is not Reason.OUTPUT_MISSING
+    assert await scene.store.filesets("", 10) == []
 
 
 async def test_failure_that_has_not_sealed_keeps_its_own_error(scene: Scene) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,6 +26,7 @@ class Up(NamedTuple):
 
     process: Process
     token: str
+    database: Path
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The status and the document that the gateway answers."""
@@ -45,7 +48,8 @@ def up(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]
     words += settings(**options, **machine)
     with Process("up", *words, cwd=folder, log=folder / "up.log") as up:
         up.ready()
-        yield Up(up, (folder / ".longshore" / "token").read_text().strip())
+        own = folder / ".longshore"
+        yield Up(up, (own / "token").read_text().strip(), own / "longshore.db")
 
 
 def document(script: str, **more: Any) -> dict[str, Any]:
@@ -73,6 +77,25 @@ def test_a_document_is_run_and_shown_over_http(up: Up) -> None:
     assert ended(up, shown)["Result"] == shown["Result"]
 
 
+def test_limits_are_honoured_and_outlive_another_submit(up: Up) -> None:
+    limits = {"Memory": 64 * 1024**2, "NanoCpus": 500_000_000, "PidsLimit": 50}
+    body = document("true")
+    body["Container"]["HostConfig"] = {**limits, "NetworkMode": "none"}
+    shown = ended(up, body)
+    again = ended(up, shown)
+    for one in (shown, again):
+        assert one["Result"]["Status"] == "SUCCESS"
+        host = one["Container"]["HostConfig"]
+        assert {name: host[name] for name in limits} == limits
+
+
+def test_a_description_longer_than_a_line_of_the_log_is_shown_whole(up: Up) -> None:
+    script = f"true {'x' * 20_000}"
+    shown = ended(up, document(script))
+    assert shown["Container"]["Config"]["Cmd"] == ["sh", "-c", script]
+    assert shown["Container"]["State"]["ExitCode"] == 0
+
+
 def test_workers_are_shown_as_documents_with_their_machines(up: Up) -> None:
     status, found = up.call("GET", f"/dispatcher/workers/{FORMAT}")
     assert status == 200
@@ -84,6 +107,20 @@ def test_workers_are_shown_as_documents_with_their_machines(up: Up) -> None:
 
 def test_an_empty_list_of_states_stops_nothing(up: Up) -> None:
     assert ended(up, document("true", States=[]))["Result"]["Status"] == "SUCCESS"
+
+
+def test_a_stored_record_that_cannot_be_read_fails_alone(up: Up) -> None:
+    """Others run before it and after it: it stops no worker from looking for jobs."""
+    queue = "/dispatcher/queues/default"
+    assert up.call("POST", f"{queue}/pause")[0] == 200
+    jobs = [up.call("POST", JOBS + FORMAT, document("true"))[1] for _ in range(4)]
+    with closing(sqlite3.connect(up.database, timeout=30)) as store, store:
+        for job, record in zip(jobs[1:3], (b"\xc1\x00", b"\x81\xa5image\x07"), strict=True):
+            store.execute("UPDATE job SET args = ? WHERE number = ?", (record, job["number"]))
+    assert up.call("POST", f"{queue}/resume")[0] == 200
+    outcomes = [up.call("GET", f"{JOBS}{job['id']}/result?wait_s=30")[1] for job in jobs]
+    reasons = [(one["error"] or {}).get("reason") for one in outcomes]
+    assert reasons == [None, "invalid_arguments", "invalid_arguments", None]
 
 
 def test_a_record_that_cannot_be_read_fails_alone(up: Up) -> None:

@@ -87,6 +87,14 @@ def test_a_missing_output_fails_and_says_what_was_there(dock: Dock, app: longsho
     assert error.value.reason == "output_missing"
 
 
+def test_files_of_a_poisonous_job_are_published_once(dock: Dock, app: longshore.App) -> None:
+    with pytest.raises(JobFailed, match="signal 11") as error:
+        app.submit_by_name("segfault", {}).result(60)
+    assert error.value.reason == "poisonous"
+    (version,) = dock.filesets("ls", "rests")["versions"]
+    assert (version["version"], version["partial"], version["files"]) == (1, True, 1)
+
+
 def test_files_of_a_failed_job_are_published_as_partial(dock: Dock, app: longshore.App) -> None:
     with pytest.raises(JobFailed, match="exited with code 3"):
         app.submit_by_name("partial", {}).result(60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,31 @@ def test_a_job_that_is_larger_than_any_worker_says_so(press: tuple[Path, tuple[s
     why = run("why", "1", *connect).stdout
     assert "no worker of kind 'print_it' is large enough" in why
     assert "press 3 is needed, press 2 is there" in why
+
+
+def test_each_of_several_jobs_has_gpus_of_its_own_on_all_workers_of_a_machine(
+    tmp_path: Path,
+) -> None:
+    """Each stays until all four run side by side."""
+    (room := tmp_path / "room").mkdir()
+    script = (
+        f"touch {room}/$LONGSHORE_JOB; until [ $(ls {room} | wc -l) -ge 4 ]; do sleep 0.02; done; "
+        "printf '\"%s %s\"' $LONGSHORE_DEVICE_GPU $CUDA_VISIBLE_DEVICES > $LONGSHORE_RESULT; "
+        # Its variables are no settings for a command of Longshore in it.
+        f"{sys.executable} -m longshore --version"
+    )
+    words = ["--exec", "--backend", ANY, "--frontend", ANY, "--workers", "2", "--no-http"]
+    own = settings(**QUICK, commands=2, engine="off")
+    with Process("up", *words, "--resources", "gpu=2", *own, cwd=tmp_path) as up:
+        connect = ("--connect", up.ready().facts["frontend"])
+        for _ in range(4):
+            one = ["exec", "--detach", "--resources", "gpu=1", *connect, "--", "sh", "-c", script]
+            assert run(*one).returncode == 0
+        results = set()
+        for number in range(1, 5):
+            run("logs", str(number), "--follow", *connect)
+            results.add(json.loads(run("job", str(number), "--json", *connect).stdout)["result"])
+    assert results == {"0 0", "1 1", "2 2", "3 3"}
 
 
 def test_resources_that_are_none_are_refused(press: tuple[Path, tuple[str, str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 from longshore.client.connection import Connection
 from longshore.client.logs import read_logs
@@ -25,7 +26,24 @@ async def shown_job(connection: Connection, job: Job) -> dict[str, Any]:
 
 
 async def shown_workers(connection: Connection) -> list[dict[str, Any]]:
-    """All workers as documents; each with the first of the jobs that it runs."""
+    """All workers as documents; each with one of the jobs that it runs."""
     page = await connection.jobs(JobFilter(states=_RUNS, limit=_MOST_JOBS))
     first = {job.worker: job.number for job in page.jobs}  # the newest come first
-    return [worker_document(view, first.get(view.info.id)) for view in await connection.workers()]
+    documents = []
+    for view in await connection.workers():
+        number = first.get(view.info.id)
+        if number is None and view.alive and any(view.running.values()):
+            number = await _job_of(connection, view.info.id)
+        documents.append(worker_document(view, number))
+    return documents
+
+
+async def _job_of(connection: Connection, worker: UUID) -> int | None:
+    """A job that a worker runs; None if it has just ended. Others run very many newer ones."""
+    before: int | None = None
+    while True:
+        wanted = JobFilter(states=_RUNS, worker=worker, limit=1, before=before)
+        page = await connection.jobs(wanted)
+        if page.jobs or page.stopped_at is None:
+            return page.jobs[0].number if page.jobs else None
+        before = page.stopped_at

@@ -38,7 +38,7 @@ from longshore.core.limits import MAX_DURATION_S
 from longshore.core.stalls import Policy
 from longshore.core.urls import redacted
 from longshore.errors import ConfigError
-from longshore.model.program import PROGRAM_VARIABLES
+from longshore.model.program import DEVICE_PREFIX, PROGRAM_VARIABLES
 from longshore.model.worker import POOLS
 from longshore.wire.portions import LARGEST_VALUE_BYTES
 
@@ -211,6 +211,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _from_environment(environ: Mapping[str, str]) -> Iterator[_Given]:
     for variable, value in environ.items():
         if not variable.startswith(PREFIX) or variable in _NOT_SETTINGS or not value:
+            continue
+        if variable.startswith(DEVICE_PREFIX):
             continue
         key = variable.removeprefix(PREFIX).lower()
         if key in KEYS or not _SERVICE_LINK.search(variable):

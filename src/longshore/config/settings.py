@@ -25,7 +25,17 @@ HTTP_OFF: Final = "off"
 # The variables of an `on_worker_lost` command. A `longshore` command in it must not take them for
 # settings.
 LOST_VARIABLES: Final = tuple(
-    f"{PREFIX}WORKER_{word}" for word in ("ID", "NAME", "HOST", "REASON", "SESSION")
+    f"{PREFIX}WORKER_{word}"
+    for word in (
+        "ID",
+        "NAME",
+        "HOST",
+        "REASON",
+        "SESSION",
+        "INSTANCE_ID",
+        "PRIVATE_IP",
+        "PUBLIC_IP",
+    )
 )
 
 
@@ -302,6 +312,18 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     container_sweep_s: float = 60.0
     """How often the worker looks for containers that a dead worker left on its engine."""
+
+    container_gpus: bool = False
+    """Whether the engine gives containers the GPUs that their jobs take (`gpu`).
+
+    It needs what the maker of the GPUs has for that, such as NVIDIA's container toolkit.
+    """
+
+    first_devices: str = ""
+    """With which number the worker's devices begin, like gpu=2; by default with 0.
+
+    It is for machines where others have the first ones.
+    """
 
     state_folder: str = ""
     """The folder by which a worker that was killed takes its containers back when it is restarted

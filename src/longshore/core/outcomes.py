@@ -32,6 +32,7 @@ from longshore.model.program import (
     Limits,
     Outcome,
     ProgramEnd,
+    PublishOn,
     Rule,
 )
 from longshore.model.reports import (
@@ -96,6 +97,24 @@ def goes_on(end: ProgramEnd, rules: Sequence[Rule], saved: CheckpointView | None
     return asks and not is_idle and not any(_fits(rule, end) for rule in rules)
 
 
+def wanted_outputs(
+    end: ProgramEnd, rules: Sequence[Rule], saved: CheckpointView | None = None
+) -> frozenset[PublishOn]:
+    """Which outputs the end of an attempt brings: they count if its job ends for good with it.
+
+    A skip is no failure, and what the machinery lost is tried again.
+    """
+    if end.is_success:
+        return frozenset({PublishOn.SUCCESS, PublishOn.ALWAYS})
+    if goes_on(end, rules, saved):
+        return frozenset()
+    rule = _rule_for(end, rules)
+    if rule is not None and rule.action is Action.SKIP:
+        return frozenset({PublishOn.ALWAYS})
+    is_free = TABLE[end.outcome].free if rule is None else rule.action is Action.RETRY_FREE
+    return frozenset() if is_free else frozenset({PublishOn.FAILURE, PublishOn.ALWAYS})
+
+
 def report_of(
     assignment: Assignment,
     end: ProgramEnd,
@@ -114,7 +133,7 @@ def report_of(
         return _later(assignment, saved)
     if saved is not None and goes_on(end, rules):
         end = structs.replace(end, words=f"{end.words}; {idle_words(saved)}")
-    rule = next((rule for rule in rules if _fits(rule, end)), None)
+    rule = _rule_for(end, rules)
     row = TABLE[end.outcome]
     number = end.number if end.outcome is Outcome.EXIT else None
     error = JobError(row.reason, end.words, traceback=last_lines, exit_code=number)
@@ -156,6 +175,10 @@ def _free(assignment: Assignment, error: JobError) -> SnoozeReport:
     grown = FREE_BACKOFF_S * 2 ** min(max(assignment.attempt, 1) - 1, 16)
     note = f"not the job's fault ({error.reason}): {error.message}"
     return SnoozeReport(*assignment.key, after_s=min(grown, MAX_FREE_BACKOFF_S), note=note)
+
+
+def _rule_for(end: ProgramEnd, rules: Sequence[Rule]) -> Rule | None:
+    return next((rule for rule in rules if _fits(rule, end)), None)
 
 
 def _fits(rule: Rule, end: ProgramEnd) -> bool:

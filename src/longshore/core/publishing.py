@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.errors import InvalidInput
-from longshore.model.ends import End, Failed, Succeeded
+from longshore.model.ends import Crashed, End, Failed, Skipped, Succeeded
 from longshore.model.fileset import HASH_BYTES, FilesetVersion, NewVersion
 from longshore.model.job import JobError, Reason
 
@@ -23,7 +23,9 @@ MAX_FILESET_CHARS: Final = 200
 MAX_COUNT: Final = 2**53
 """How many files and bytes a version may say that it has."""
 
-MAY_PUBLISH: Final = (Succeeded, Failed)
+PARTLY: Final = (Failed, Crashed, Skipped)
+"""The ends that publish what is partial, if the job ends for good with them."""
+MAY_PUBLISH: Final = (Succeeded, *PARTLY)
 
 
 def published(end: End) -> tuple[NewVersion, ...]:
@@ -44,7 +46,7 @@ def without_outputs(end: End, missing: Sequence[str]) -> End:
     """The end of an attempt that has not stored these filesets whole: it publishes nothing."""
     names = ", ".join(f"'{name}'" for name in missing)
     why = f"it publishes {names}, of which it has not stored all files"
-    if isinstance(end, Failed):
+    if isinstance(end, PARTLY):
         info = f"{end.info}; {why}" if end.info else why
         return structs.replace(end, versions=(), info=info)
     error = JobError(Reason.OUTPUT_MISSING, why)

@@ -45,6 +45,11 @@ def checked(given: Mapping[str, object]) -> dict[str, float]:
     return {name: _amount(name, value) for name, value in given.items()}
 
 
+def is_device(name: str) -> bool:
+    """Whether a resource is something of which a worker has a whole number."""
+    return name != CPU and name not in SIZES
+
+
 def parse(text: str) -> dict[str, float]:
     """The amounts in a text like `cpu=2,memory=4g`; raises `InvalidInput`."""
     given: dict[str, object] = {}
@@ -70,7 +75,7 @@ def _amount(name: str, value: object) -> float:
         raise InvalidInput(f"resource {name} is {value!r:.50}; {_EXAMPLE}")
     if not 0 <= value <= MAX_AMOUNT:
         raise InvalidInput(f"resource {name} is {value!r}; give 0 to {MAX_AMOUNT:g}")
-    if name != CPU and name not in SIZES and value != int(value):
+    if is_device(name) and value != int(value):
         raise InvalidInput(f"resource {name} is {value!r}; devices are whole numbers")
     return float(value)
 

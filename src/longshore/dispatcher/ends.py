@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
-from typing import assert_never
+from typing import TypeVar, assert_never
 from uuid import UUID
 
 from msgspec import DecodeError, Raw, Struct, structs
@@ -89,6 +89,7 @@ Unsuccessful = (
     | SkipReport
     | NotBegunReport
 )
+Partial = TypeVar("Partial", Failed, Crashed, Skipped)
 Acknowledge = Callable[[Session, Ack], None]
 
 MAX_ERROR_CHARS = 64 * 1024
@@ -265,7 +266,7 @@ class Decisions:
             case ReleaseReport():
                 return Released(report.job, report.token, info="handed back by its worker")
             case SkipReport(note=note):
-                return settle_skip(report.key, note[:MAX_ERROR_CHARS])
+                return _partly(settle_skip(report.key, note[:MAX_ERROR_CHARS]), report)
             case SnoozeReport() if claimed:
                 return settle_snooze(claimed, report.after_s, report.note[:MAX_ERROR_CHARS])
             case SnoozeReport():
@@ -274,7 +275,8 @@ class Decisions:
                 end = Failed(report.job, report.token, _bounded(report.error))
                 return _partly(end, report)
             case CrashReport(error=error):
-                return settle_crash(claimed, _bounded(error), self._settings.crash_limit)
+                crashed = settle_crash(claimed, _bounded(error), self._settings.crash_limit)
+                return _partly(crashed, report)
             case FailureReport(error=error):
                 return self._failed(claimed, _bounded(error), report)
             case _:
@@ -361,12 +363,11 @@ def _wrong_versions(versions: Sequence[NewVersion]) -> str:
     return ""
 
 
-def _partly(end: Failed, report: FailureReport | CrashReport) -> Failed:
-    """The failure, with the partial versions that it publishes, if these can be."""
-    versions = report.versions if isinstance(report, FailureReport) else ()
-    if not versions or _wrong_versions(versions):
+def _partly(end: Partial, report: FailureReport | CrashReport | SkipReport) -> Partial:
+    """The end, with the partial versions that it publishes, if these can be."""
+    if not report.versions or _wrong_versions(report.versions):
         return end
-    made = tuple(structs.replace(one, partial=True) for one in versions)
+    made = tuple(structs.replace(one, partial=True) for one in report.versions)
     return structs.replace(end, versions=made)
 
 

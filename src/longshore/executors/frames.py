@@ -70,6 +70,8 @@ class ProgramTerms(Struct, frozen=True, array_like=True):
     state: str = ""
     """The folder in which a new agent finds the host of containers; empty if it ends with its own.
     """
+    gpus: bool = False
+    """Whether the engine gives containers their GPUs."""
 
 
 class Load(Struct, frozen=True, tag=True, array_like=True):

@@ -35,8 +35,9 @@ NOTHING_MORE: Final = Allowed()
 class LostHook:
     """Runs once for each lost worker that it is told of, within `within_s` each.
 
-    `variables` name the worker's id, name, host, reason of loss and session for a command. A URL is
-    posted to as Standard Webhooks 1.0 says, if its address is `allowed`.
+    `variables` name what a command is told of the worker: its id, name, host, reason of loss and
+    session, and the id, the private and the public address of its machine. A URL is posted to as
+    Standard Webhooks 1.0 says, if its address is `allowed`.
     """
 
     def __init__(
@@ -126,8 +127,9 @@ class LostHook:
             raise _Refused(f"{self._command[0]} ended with code {code}")
 
     def _environment(self, lost: LostWorker) -> dict[str, str]:
-        info = lost.info
+        info, machine = lost.info, _machine(lost)
         values = (str(info.id), info.name, info.host, lost.reason, str(lost.session))
+        values += tuple(machine.values())
         texts = [value.replace("\0", "") for value in values]
         return dict(zip(self._variables, texts, strict=True))
 
@@ -161,9 +163,20 @@ class LostHook:
                     "host": info.host,
                     "session": lost.session,
                     "reason": lost.reason,
+                    **_machine(lost),
                 },
             }
         )
+
+
+def _machine(lost: LostWorker) -> dict[str, str]:
+    """What whoever looks after machines needs to find the worker's; texts may be empty."""
+    machine = lost.info.machine
+    return {
+        "instance_id": machine.instance or lost.info.host,
+        "private_ip": machine.private_ip,
+        "public_ip": machine.public_ip,
+    }
 
 
 class _Refused(Exception):

@@ -12,6 +12,8 @@ from longshore.model.job import Options, Scheduled
 AttemptKey = tuple[UUID, int]
 """A job's id and the token of one attempt at it."""
 
+DeviceNumbers = dict[str, tuple[int, ...]]
+"""Which devices an attempt has: the numbers of each, by their name."""
 
 WAITS_KNOWN: Final = "first attempts of jobs outside of groups"
 """Whose waits a claim tells: since the submit, or since it was due. Of others no row says when they
@@ -77,6 +79,10 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     """With it a program's files are brought and taken."""
     scheduled: Scheduled | None = None
     """The schedule that submitted the job."""
+    resources: str = ""
+    """What it takes of its worker: its shape (`core.resources`)."""
+    devices: DeviceNumbers = {}
+    """Which devices of its worker it has. The worker itself notes them (`core.devices`)."""
 
     @property
     def key(self) -> AttemptKey:

@@ -88,7 +88,9 @@ class Snoozed(_End, frozen=True, gc=False):
 
 
 class Skipped(_End, frozen=True, gc=False):
-    """The job asked to be skipped. That fails nothing."""
+    """The job asked to be skipped. That fails nothing. The versions it publishes are partial."""
+
+    versions: tuple[NewVersion, ...] = ()
 
 
 class Released(_End, frozen=True, gc=False):
@@ -106,11 +108,15 @@ class Cancelled(_End, frozen=True, gc=False):
 
 
 class Crashed(_End, frozen=True, gc=False):
-    """The attempt took its process down, after `crashes` earlier ones. At `limit` the job fails."""
+    """The attempt took its process down, after `crashes` earlier ones. At `limit` the job fails.
+
+    With that it publishes its versions, which are partial.
+    """
 
     error: JobError
     crashes: int
     limit: int
+    versions: tuple[NewVersion, ...] = ()
 
 
 class PutAside(_End, frozen=True, gc=False):

@@ -32,6 +32,13 @@ PROGRAM_VARIABLES: Final = tuple(
 """What programs find in their environment, beside `LONGSHORE_TOKEN`. A `longshore` command that a
 job runs must not take them for settings."""
 
+DEVICE_PREFIX: Final = "LONGSHORE_DEVICE_"
+"""So begin the variables that tell a program the numbers of its devices."""
+
+GPU: Final = "gpu"
+"""The device of which programs know without Longshore: libraries look at `GPU_VARIABLE`."""
+GPU_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
+
 
 class PublishOn(StrEnum):
     """After which end of a job its files are published."""

@@ -116,9 +116,14 @@ class FailureReport(_Ran, frozen=True, gc=False, tag="failed"):
 
 
 class CrashReport(_Ran, frozen=True, gc=False, tag="crashed"):
-    """The attempt took its process down."""
+    """The attempt took its process down.
+
+    If the job is not tried again, the store publishes the `versions`.
+    """
 
     error: JobError = UNEXPLAINED
+    versions: tuple[NewVersion, ...] = ()
+    """The files that it publishes, if the job fails with it."""
 
 
 class CancelReport(_Ran, frozen=True, gc=False, tag="cancelled"):
@@ -137,9 +142,14 @@ class SnoozeReport(_Ran, frozen=True, gc=False, tag="snoozed"):
 
 
 class SkipReport(_Ran, frozen=True, gc=False, tag="skipped"):
-    """The job asks to be skipped, and so what needs its success; `note` says why."""
+    """The job asks to be skipped, and so what needs its success; `note` says why.
+
+    The store publishes the `versions`.
+    """
 
     note: str = ""
+    versions: tuple[NewVersion, ...] = ()
+    """The files that it publishes."""
 
 
 class NotBegunReport(_Report, frozen=True, gc=False, tag="not_begun"):

@@ -6,7 +6,7 @@
 
 A submitted document needs a `Container.Config` with an `Image`. What only a running system writes
 (`Owner`, `States`, `Result`) may be there, be empty or be missing. What asks for more than a
-container may have is refused by its name, never dropped.
+container may have is refused by its name, never dropped (`etcdq_terms`).
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from longshore.core.programs import OWN_PREFIX
 from longshore.errors import InvalidInput, WrongState
 from longshore.model.job import Job, JobState
 from longshore.model.log import ENGINE, STEP, LogLine
-from longshore.model.program import CONTAINER_KIND, Container, Input, Limits, Output
+from longshore.model.program import (
+    CONTAINER_KIND,
+    GPU_VARIABLE,
+    Container,
+    Input,
+    Limits,
+    Output,
+)
 from longshore.model.worker import WorkerView
+from longshore.payload.etcdq_terms import NANO, NETWORKED, NO_NETWORK, check_terms, was_shown
 
 QUEUED: Final = "QUEUED"
 STARTED: Final = "STARTED"
 FINISHED: Final = "FINISHED"
 
-_TAKEN: Final = frozenset(
-    {"Image", "Cmd", "Entrypoint", "Env", "User", "WorkingDir", "Memory", "NetworkDisabled"}
-)
-_MEANINGLESS: Final = frozenset(
-    {"Hostname", "Domainname", "AttachStdin", "AttachStdout", "AttachStderr", "Labels", "OnBuild"}
-)
-"""What a job of ours has otherwise, and what no program notices."""
 _WAITS: Final = frozenset({JobState.WAITING, JobState.DELAYED, JobState.READY})
 _EXAMPLE: Final = '{"Container": {"Config": {"Image": "tools:1", "Cmd": ["true"]}}}'
 
@@ -63,6 +64,13 @@ class _Config(Struct, frozen=True, rename="pascal"):
     network_disabled: bool | None = None
 
 
+class _HostConfig(Struct, frozen=True, rename="pascal"):
+    memory: int | None = None
+    nano_cpus: int | None = None
+    pids_limit: int | None = None
+    network_mode: str | None = None
+
+
 class _Container(Struct, frozen=True, rename="pascal"):
     config: dict[str, Any]
     host_config: dict[str, Any] | None = None
@@ -81,22 +89,23 @@ def read_job(data: bytes) -> Container:
     try:
         document = msgspec.json.decode(data, type=_Job)
         config = msgspec.convert(document.container.config, _Config)
+        host = msgspec.convert(document.container.host_config or {}, _HostConfig)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(
             f"this is no job of the Etcd Job Queue: {error}; it looks like {_EXAMPLE}"
         ) from None
-    _refuse(document.container)
+    check_terms(document.container.config, document.container.host_config or {})
     parse_image(config.image)
     files = document.fileset or _Fileset()
     return Container(
         image=config.image,
         command=_words(config.cmd),
         entrypoint=_words(config.entrypoint),
-        env=_environ(config.env or ()),
+        env=_environ(config.env or (), was_shown=was_shown(document.container.config)),
         user=config.user or "",
         folder=config.working_dir or "",
-        network=config.network_disabled is False,
-        limits=Limits(memory_bytes=config.memory or None),
+        network=_has_network(config, host),
+        limits=_limits(config, host),
         inputs=_inputs(files.input),
         outputs=_outputs(files.output),
     )
@@ -109,21 +118,21 @@ def arguments(program: Container) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "run"}
 
 
-def _refuse(container: _Container) -> None:
-    known = _TAKEN | _MEANINGLESS
-    unknown = [key for key, value in container.config.items() if value and key not in known]
-    if unknown:
-        raise InvalidInput(
-            f"Container.Config.{unknown[0]} is not possible here; a container has "
-            f"{', '.join(sorted(_TAKEN))}"
-        )
-    for key, value in (container.host_config or {}).items():
-        is_mode = key.endswith("Mode") and str(value).startswith(("host", "container:"))
-        if is_mode or (value and key in ("Privileged", "Binds", "CapAdd", "Devices")):
-            raise InvalidInput(
-                f"Container.HostConfig.{key} is not possible here: a container gets no privileges, "
-                "no folders and no namespaces of the machine"
-            )
+def _has_network(config: _Config, host: _HostConfig) -> bool:
+    """Whether it may reach the engine's network: only if the document says so."""
+    if config.network_disabled is None:
+        return host.network_mode in NETWORKED
+    return not config.network_disabled and host.network_mode != NO_NETWORK
+
+
+def _limits(config: _Config, host: _HostConfig) -> Limits:
+    """What it may use at most; an engine takes 0 and -1 for no limit."""
+    cpus, pids = host.nano_cpus or 0, host.pids_limit or 0
+    return Limits(
+        memory_bytes=host.memory or config.memory or None,
+        cpus=cpus / NANO if cpus > 0 else None,
+        pids=pids if pids > 0 else None,
+    )
 
 
 def _words(given: tuple[str, ...] | str | None) -> tuple[str, ...]:
@@ -132,10 +141,16 @@ def _words(given: tuple[str, ...] | str | None) -> tuple[str, ...]:
     return given or ()
 
 
-def _environ(given: Sequence[str]) -> dict[str, str]:
-    """The variables. Those that Longshore itself gave to a job that was shown are left out."""
-    pairs = (one.partition("=") for one in given)
-    return {name: value for name, _, value in pairs if not name.startswith(OWN_PREFIX)}
+def _environ(given: Sequence[str], *, was_shown: bool) -> dict[str, str]:
+    """The variables. Of a job that was shown, those are left out that Longshore gave it."""
+    found = {name: value for name, _, value in (one.partition("=") for one in given)}
+    if not was_shown:
+        return found
+    return {
+        name: value
+        for name, value in found.items()
+        if not name.startswith(OWN_PREFIX) and name != GPU_VARIABLE
+    }
 
 
 def _inputs(files: _Files | None) -> tuple[Input, ...]:
@@ -159,7 +174,7 @@ def job_document(job: Job, log: Sequence[LogLine], owner: str) -> dict[str, Any]
 
     `log` are the lines of its log that tell its steps, and the engine's description.
     """
-    described = next((line.text for line in reversed(log) if line.stream == ENGINE), None)
+    described = _described(log)
     program = _program(job)
     if program is None and described is None:
         raise WrongState(
@@ -167,9 +182,10 @@ def job_document(job: Job, log: Sequence[LogLine], owner: str) -> dict[str, Any]
             "containers can be shown as documents of the Etcd Job Queue"
         )
     description = _decoded(described)
-    config = description.pop("Config", None) or (_config(program) if program else {})
+    if "Config" not in description and program is not None:
+        description = {"Config": _config(program), "HostConfig": _host_config(program)}
     document = {
-        "Container": {"Config": config, **description},
+        "Container": {"Config": {}, **description},
         "Fileset": _fileset(program),
         "Owner": "" if job.state in _WAITS else owner,
         "States": _states(job, log),
@@ -204,8 +220,14 @@ def _program(job: Job) -> Container | None:
         return None
 
 
+def _described(log: Sequence[LogLine]) -> str | None:
+    """What the engine said of the last container; None if it said nothing. It has several lines."""
+    said = [line for line in log if line.stream == ENGINE]
+    return "".join(line.text for line in said if line.token == said[-1].token) if said else None
+
+
 def _decoded(described: str | None) -> dict[str, Any]:
-    """The engine's description; one that was cut on its way is left out."""
+    """The engine's description; one that has not come whole is left out."""
     try:
         return msgspec.json.decode(described or "{}", type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -226,6 +248,12 @@ def _config(program: Container) -> dict[str, Any]:
         "Memory": program.limits.memory_bytes,
     }
     return config | {key: value for key, value in more.items() if value}
+
+
+def _host_config(program: Container) -> dict[str, Any]:
+    cpus, pids = program.limits.cpus, program.limits.pids
+    limits = {"NanoCpus": round((cpus or 0) * NANO), "PidsLimit": pids}
+    return {key: value for key, value in limits.items() if value}
 
 
 def _fileset(program: Container | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from longshore.config import (
     value_of,
 )
 from longshore.core.addresses import allowed
-from longshore.core.resources import as_given
+from longshore.core.resources import as_given, is_device, parse
 from longshore.core.urls import redacted
 from longshore.core.webhooks import callback_key, secret_text
 from longshore.dispatcher.engine import Dispatcher
@@ -372,6 +372,7 @@ async def run_worker(config: Config, announce: Announce) -> None:
                 process=machine.process_mark(),
                 target=config.target or machine.machine_target(),
                 resources=machine.machine_resources(config.resources),
+                first_devices=parse(config.worker.first_devices),
                 queues=config.queues,
                 machine=_machine_info(config),
             ),
@@ -537,8 +538,20 @@ def _supervisor(
         count,
         patience_s=config.worker.drain_s + config.worker.abort_grace_s,
         say=sayer(config.log_format),
-        own_words=lambda number: ["--set", f"state_folder={state}/{number}"] if state else [],
+        own_words=partial(_words_of_worker, config, state),
     )
+
+
+def _words_of_worker(config: Config, state: str, number: int) -> list[str]:
+    """What differs between the workers of one machine: each has a folder and devices of its own."""
+    words = [f"state_folder={state}/{number}"] if state else []
+    first = parse(config.worker.first_devices)
+    for name, amount in parse(config.resources).items():
+        if is_device(name):
+            first[name] = first.get(name, 0.0) + (number - 1) * amount
+    if first:
+        words.append(f"first_devices={as_given(first)}")
+    return [word for one in words for word in ("--set", one)]
 
 
 def _credentials(config: Config) -> dict[str, str]:

@@ -52,6 +52,7 @@ def make_executors(
             worker=machine.process_name(),
             fleet=",".join(config.worker_addresses()),
             state=settings.state_folder and os.path.abspath(settings.state_folder),
+            gpus=settings.container_gpus,
         ),
     )
     executors: dict[str, Executor] = {}

@@ -8,6 +8,10 @@ import time
 from collections.abc import Awaitable
 from typing import Final, cast
 
+from msgspec import structs
+
+from longshore.core.devices import Devices
+from longshore.core.resources import amounts_of
 from longshore.executors.attempts import timed_out
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
@@ -25,6 +29,12 @@ ENDS: Final = (Exception, SystemExit, asyncio.CancelledError, Cancelled)
 """What ends an attempt when it is raised. Anything else, like Ctrl-C, ends the test."""
 
 
+def _equipped(given: Assignment) -> Assignment:
+    """The attempt with the devices that it needs: nothing else has any."""
+    devices = Devices(amounts_of(given.resources)).take(given.token, given.resources)
+    return structs.replace(given, devices=devices)
+
+
 class InlineAttempt:
     """Runs a job's code with its context around it, as a worker's host process would."""
 
@@ -32,11 +42,11 @@ class InlineAttempt:
         self.claimed = claimed
         handler = handlers[claimed.kind]
         self.is_async = handler.is_async or isinstance(handler, ProgramHandler)
-        self.context = RunningContext(assignment(claimed), lambda attempt_log: None)
+        self._assignment = _equipped(assignment(claimed))
+        self.context = RunningContext(self._assignment, lambda attempt_log: None)
         self.error: BaseException | None = None
         """What the job's code raised, if it did."""
         self.over: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._assignment = assignment(claimed)
         self._handlers = handlers
         self._clock = clock
         self._began = time.monotonic(), clock.ahead

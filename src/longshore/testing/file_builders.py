@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, Failed, Succeeded
+from longshore.model.ends import Crashed, End, Failed, Skipped, Succeeded
 from longshore.model.fileset import (
     BlobRef,
     FileEntry,
@@ -60,11 +60,18 @@ def held_by(attempt: Attempt) -> Holder:
     return Holder(attempt.id, attempt.token)
 
 
-def publishing(attempt: Attempt, *made: NewVersion, how: type[End] = Succeeded) -> End:
+def publishing(
+    attempt: Attempt, *made: NewVersion, how: type[End] = Succeeded, crash_limit: int = 1
+) -> End:
     """The end of an attempt that publishes these versions."""
+    which = attempt.id, attempt.token
+    if how is Crashed:
+        return Crashed(*which, BROKEN, attempt.crashes, crash_limit, versions=made)
+    if how is Skipped:
+        return Skipped(*which, versions=made)
     if how is Failed:
-        return Failed(attempt.id, attempt.token, BROKEN, versions=made)
-    return Succeeded(attempt.id, attempt.token, versions=made)
+        return Failed(*which, BROKEN, versions=made)
+    return Succeeded(*which, versions=made)
 
 
 class FileScene:

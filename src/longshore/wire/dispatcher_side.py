@@ -94,6 +94,7 @@ def assignment(claimed: Attempt) -> Assignment:
         claimed.options.traceparent,
         claimed.failures,
         scheduled=claimed.options.scheduled,
+        resources=claimed.options.resources,
     )
 
 

@@ -19,6 +19,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from longshore.config import WorkerSettings
+from longshore.core.devices import Devices
 from longshore.core.lookahead import MOST_BYTES, Lookahead
 from longshore.errors import ProtocolError
 from longshore.model.attempt import Assignment, AttemptKey
@@ -39,8 +40,8 @@ from longshore.ports import (
 )
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
-from longshore.wire.messages import PROTOCOL_VERSION, Ready
-from longshore.worker.failure_text import called, failure, ids
+from longshore.wire.messages import Ready
+from longshore.worker.failure_text import called, failure, ids, refused
 from longshore.worker.identity import Begun
 from longshore.worker.identity import Identity as Identity
 from longshore.worker.line import Line, Waiting
@@ -91,6 +92,7 @@ class Worker:
         """The attempts that executors run, by pool and token."""
         self._stopping: set[int] = set()
         """The tokens of attempts that executors were told to abort, and that have not ended."""
+        self._devices = Devices(identity.resources, identity.first_devices)
         self._lines = {pool: Line() for pool in self._executors}
         self._queueing = {
             pool: executor
@@ -159,6 +161,8 @@ class Worker:
 
     def _resume(self, ready: Ready) -> None:
         taken = self._takeback.resume(self._session, ready, self._begun, self._clock.now())
+        for one in taken.resumed:
+            self._devices.hold(one.assignment.token, one.assignment.devices)
         for report in taken.given_up:
             self._abort(report)
 
@@ -172,27 +176,8 @@ class Worker:
         self._hurry.set()
 
     def _ready(self) -> Ready:
-        kinds = {
-            kind: info
-            for executor in self._executors.values()
-            for kind, info in executor.kinds.items()
-        }
-        return Ready(
-            v=PROTOCOL_VERSION,
-            worker=self._takeback.worker_id(self._new_id),
-            name=self._identity.name,
-            host=self._identity.host,
-            pid=self._identity.pid,
-            kinds=kinds,
-            queues=self._identity.queues,
-            target=self._identity.target,
-            # If something outlives the agent, only the lease tells that the worker is gone.
-            process="" if self._takeback.is_on else self._identity.process,
-            gateway=self._identity.gateway,
-            machine=self._identity.machine,
-            resources=self._identity.resources,
-            pools={pool: executor.slots for pool, executor in self._executors.items()},
-        )
+        worker = self._takeback.worker_id(self._new_id)
+        return self._identity.ready(worker, self._executors, outlived=self._takeback.is_on)
 
     def _patience(self) -> w.Patience:
         return w.Patience(
@@ -352,7 +337,8 @@ class Worker:
                     self.drain()
                 case w.Recorded(attempts, stale):
                     self._takeback.recorded(attempts, stale)
-                    self._recorded(stale)
+                    for job, token in stale:
+                        log.warning(*refused(job, token), extra={"job": job, "attempt": token})
                 case _:
                     assert_never(event)
         if self._session.settled:
@@ -364,16 +350,14 @@ class Worker:
         self._link.close()
         self._open_link()
 
-    def _recorded(self, stale: Sequence[AttemptKey]) -> None:
-        for job, token in stale:
-            about = {"job": job, "attempt": token}
-            text = "the result of job %s (token %d) was refused: stale"
-            log.warning(text, job, token, extra=about)
-
     # the attempts
 
     def _begin(self, assignment: Assignment) -> None:
         if self._draining.is_set():
+            self._hand_back([assignment.key])
+            return
+        if assignment.resources and not self._devices.ever_fit(assignment.resources):
+            log.warning("job %s needs devices: %s", assignment.job, assignment.resources)
             self._hand_back([assignment.key])
             return
         pool = self._pool(assignment.kind)
@@ -397,6 +381,10 @@ class Worker:
         begun, executor = self._begun[pool], self._executors[pool]
         if self._lines[pool] or len(begun) >= executor.slots:
             return False
+        if assignment.resources:
+            if not self._devices.fit(assignment.resources):
+                return False
+            assignment = self._equipped(assignment)
         begun[assignment.token] = Begun(assignment, self._heard_at)
         self._takeback.began(assignment)
         executor.start(assignment)
@@ -426,6 +414,8 @@ class Worker:
                 self._start_in_time(pool, line.pop())
 
     def _has_room(self, pool: str, assignment: Assignment) -> bool:
+        if assignment.resources and not self._devices.fit(assignment.resources):
+            return False
         # An aborted attempt may still hold its slot after the dispatcher gave the slot to another.
         held, slots = len(self._begun[pool]), self._executors[pool].slots
         if pool not in self._queueing:
@@ -434,8 +424,11 @@ class Worker:
         return held < slots or held < slots * (1 + self._in_process(assignment))
 
     def _in_process(self, assignment: Assignment) -> int:
-        """How many attempts like this one may wait in a process. One with a deadline waits here."""
-        if assignment.begin_within_s is not None:
+        """How many attempts like this one may wait in a process. One with a deadline waits here.
+
+        So does one that has devices: from its start on, no other has them.
+        """
+        if assignment.begin_within_s is not None or assignment.resources:
             return 0
         return self._lookahead.in_process(assignment.kind)
 
@@ -448,7 +441,7 @@ class Worker:
             self._start(pool, waiting)
 
     def _start(self, pool: str, waiting: Waiting) -> None:
-        assignment = waiting.assignment
+        assignment = self._equipped(waiting.assignment)
         line, begun, executor = self._lines[pool], self._begun[pool], self._executors[pool]
         if len(begun) + len(line.given) < executor.slots:
             begun[assignment.token] = Begun(assignment, self._begins_at(pool))
@@ -460,6 +453,13 @@ class Worker:
             queueing.start_short(assignment)
         else:
             executor.start(assignment)
+
+    def _equipped(self, assignment: Assignment) -> Assignment:
+        """The attempt with the devices that it needs, which are free."""
+        if not assignment.resources:
+            return assignment
+        numbers = self._devices.take(assignment.token, assignment.resources)
+        return replace(assignment, devices=numbers) if numbers else assignment
 
     def _has_begun(self, pool: str, token: int, ago_s: float) -> None:
         begun, given = self._begun[pool], self._lines[pool].given
@@ -568,6 +568,9 @@ class Worker:
                 break
         self._takeback.ended(report.token)
         self._session.ended(report)
+        if self._devices.release(report.token):
+            for waits in self._executors:
+                self._feed_soon(waits)
         line = self._lines[pool]
         if line:
             self._feed_soon(pool)

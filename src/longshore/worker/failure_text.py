@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from longshore.core.tracing import trace_of
 from longshore.model.attempt import Assignment
 from longshore.model.job import JobError
@@ -33,3 +35,8 @@ def _one_line(error: JobError) -> str:
     # A job's text must not steer the terminal that shows it.
     shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
     return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"
+
+
+def refused(job: UUID, token: int) -> tuple[str, UUID, int]:
+    """That the store has given the job to others: a text for the log, and what goes into it."""
+    return "the result of job %s (token %d) was refused: stale", job, token

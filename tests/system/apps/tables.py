@@ -19,6 +19,11 @@ spoil = app.command(
     outputs=[{"fileset": "spoilt", "path": "out"}],
 )
 nothing = app.command("nothing", ["true"], outputs=[{"fileset": "none", "patterns": ["*.csv"]}])
+segfault = app.command(
+    "segfault",
+    ["sh", "-c", "echo half > part.txt; kill -SEGV $$"],
+    outputs=[{"fileset": "rests", "patterns": ["part.txt"], "on": "failure"}],
+)
 partial = app.command(
     "partial",
     ["sh", "-c", "echo half > part.txt; exit 3"],

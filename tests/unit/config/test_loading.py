@@ -116,6 +116,11 @@ def test_an_empty_variable_counts_as_not_set() -> None:
     assert load(environ={"LONGSHORE_SLOTS": "", "LONGSHORE_CONFIG": ""}) == load(environ={})
 
 
+def test_variables_that_tell_a_program_its_devices_are_no_settings() -> None:
+    environ = {"LONGSHORE_DEVICE_GPU": "0,1", "LONGSHORE_DEVICE_STORE": "2"}
+    assert load(environ=environ) == load(environ={})
+
+
 def test_variables_that_kubernetes_makes_for_a_service_are_left_alone() -> None:
     environ = {
         "LONGSHORE_SERVICE_HOST": "10.0.0.1",

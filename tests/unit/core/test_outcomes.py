@@ -15,12 +15,13 @@ from longshore.core.outcomes import (
     parse_rule,
     parse_size,
     report_of,
+    wanted_outputs,
 )
 from longshore.errors import InvalidInput
 from longshore.model.attempt import Assignment
 from longshore.model.checkpoint import CheckpointView
 from longshore.model.job import Reason
-from longshore.model.program import Action, Limits, Outcome, ProgramEnd, Rule
+from longshore.model.program import Action, Limits, Outcome, ProgramEnd, PublishOn, Rule
 from longshore.model.reports import CrashReport, FailureReport, Report, SkipReport, SnoozeReport
 
 ATTEMPT = Assignment(UUID(int=1), 2, 3, "k", b"")
@@ -94,6 +95,29 @@ def test_85_without_a_checkpoint_waits_ever_longer() -> None:
     end = ProgramEnd(Outcome.EXIT, 85)
     made = [report_of(structs.replace(ATTEMPT, attempt=n), end, ()) for n in (1, 2, 30)]
     assert [one.after_s for one in made if isinstance(one, SnoozeReport)] == [1.0, 2.0, MAX_PAUSE_S]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "number", "rules", "wanted"),
+    [
+        ("exit", 0, (), {"success", "always"}),
+        ("exit", 3, (), {"failure", "always"}),
+        ("exit", 85, (), set()),
+        ("exit", 85, ("exit(85): fail",), {"failure", "always"}),
+        ("exit", 3, ("exit(3): skip",), {"always"}),
+        ("exit", 3, ("exit(3): retry_free",), set()),
+        ("signal", 11, ("signal: skip",), {"always"}),
+        ("pull_failed", None, ("pull_failed: fail",), {"failure", "always"}),
+        *((outcome, None, (), {"failure", "always"}) for outcome in (*FAILURES, *FINAL, *CRASHES)),
+        *((outcome, None, (), set()) for outcome in FREE),
+    ],
+)
+def test_which_outputs_an_end_brings(
+    outcome: str, number: int | None, rules: tuple[str, ...], wanted: set[str]
+) -> None:
+    end = ProgramEnd(Outcome(outcome), number, "words")
+    made = wanted_outputs(end, [parse_rule(rule) for rule in rules])
+    assert made == {PublishOn(on) for on in wanted}
 
 
 def test_the_first_rule_that_fits_counts() -> None:

@@ -16,7 +16,13 @@ from longshore.model.access import Role, Scope
 from longshore.model.checkpoint import NewCheckpoint
 from longshore.model.fileset import BlobRef, Needed, NewVersion, PinVerdict, StoredBlob
 from longshore.model.job import JobError, JobState, Options, Reason, RetryPolicy, Submission
-from longshore.model.reports import FailureReport, SnoozeReport, SuccessReport
+from longshore.model.reports import (
+    CrashReport,
+    FailureReport,
+    SkipReport,
+    SnoozeReport,
+    SuccessReport,
+)
 from longshore.model.worker import KindInfo, Pool
 from longshore.testing.builders import a_group, a_job, new_id
 from longshore.testing.file_builders import FILESET, Folder, a_blob, a_folder
@@ -161,6 +167,46 @@ def test_failure_publishes_partly_only_when_it_is_the_last() -> None:
             await stored(client, folder, again.ticket)
             worker.jobs.end(FailureReport(*again.key, error, versions=made))
             await stage.client().wait(twice)
+            [version] = await client.files.versions(FILESET)
+            assert version.partial
+
+    tell(story)
+
+
+def test_crash_publishes_partly_only_when_it_is_poisonous() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(crash_limit=2)
+        worker = await stage.worker()
+        given = await begun(stage, worker, job := a_job())
+        error = JobError(Reason.CRASHED, "signal 11")
+        made = ((folder := a_folder("half")).version(partial=False),)
+        async with connection(stage) as client:
+            await stored(client, folder, given.ticket)
+            worker.jobs.end(CrashReport(*given.key, error, versions=made))
+            await stage.until(lambda: len(worker.jobs.started) == 2)
+            assert await client.files.filesets() == ()
+            again = worker.jobs.started[1]
+            await stored(client, folder, again.ticket)
+            worker.jobs.end(CrashReport(*again.key, error, versions=made))
+            [ended] = await stage.client().wait(job)
+            assert ended.error is not None
+            assert ended.error.reason is Reason.POISONOUS
+            [version] = await client.files.versions(FILESET)
+            assert version.partial
+
+    tell(story)
+
+
+def test_skip_publishes_partly() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker = await stage.worker()
+        given = await begun(stage, worker, job := a_job())
+        async with connection(stage) as client:
+            await stored(client, folder := a_folder("half"), given.ticket)
+            worker.jobs.end(SkipReport(*given.key, "nothing to do", (folder.version(),)))
+            [ended] = await stage.client().wait(job)
+            assert ended.state is JobState.SKIPPED
             [version] = await client.files.versions(FILESET)
             assert version.partial
 

@@ -36,6 +36,13 @@ def test_there_is_no_current_job_outside_one() -> None:
         current()
 
 
+def test_a_job_sees_which_devices_it_has() -> None:
+    devices = {"gpu": (0, 2), "press": (1,)}
+    assignment = Assignment(JOB, 5, 42, "fetch", b"", devices=devices)
+    assert RunningContext(assignment, lambda log: None).devices == devices
+    assert a_context([]).devices == {}
+
+
 def test_of_many_progresses_the_last_is_told_after_one_wake() -> None:
     woken: list[AttemptLog] = []
     context = a_context(woken)

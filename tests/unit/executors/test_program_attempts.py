@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from longshore.core.outcomes import parse_rule
 from longshore.executors.host.programs import attempt as story
 from longshore.executors.host.programs.attempt import Means, attempt
 from longshore.executors.host.programs.command import CommandRunner
 from longshore.executors.host.programs.folders import FolderKeeper
 from longshore.executors.output.attempt_log import AttemptLog
-from longshore.model.attempt import Assignment
+from longshore.model.attempt import Assignment, DeviceNumbers
 from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.job import LogKind, Reason
 from longshore.model.log import LogLimits, unpack_line
-from longshore.model.program import Command, Input, Outcome, Output, PublishOn
-from longshore.model.reports import CrashReport, FailureReport, Report, SnoozeReport, SuccessReport
+from longshore.model.program import Command, Input, Limits, Outcome, Output, PublishOn
+from longshore.model.reports import (
+    CrashReport,
+    FailureReport,
+    Report,
+    SkipReport,
+    SnoozeReport,
+    SuccessReport,
+)
+from longshore.payload.values import unpack
 from longshore.ports.files import FilesFailed, OnProgress, Saving
 
 COPY = ("sh", "-c", "cat in/name > out; exit $(cat in/code)")
@@ -122,6 +132,78 @@ async def test_outputs_are_published_after_the_ends_that_they_are_for(
     assert isinstance(report, SuccessReport | FailureReport)
     assert bool(shelf.taken) == is_taken
     assert [version.partial for version in report.versions] == [code != 0] * is_taken
+
+
+async def ended(
+    command: Command,
+    shelf: Shelf,
+    timeout_s: float | None = None,
+    devices: DeviceNumbers | None = None,
+) -> Report:
+    """The report of a command without inputs."""
+    assignment = Assignment(
+        uuid4(), 7, 1, "work", b"", timeout_s=timeout_s, ticket="t", devices=devices or {}
+    )
+    log = AttemptLog(assignment.job, 7, lambda log: None)
+    runner = CommandRunner(1.0, is_alone=False)
+    await runner.open()
+    means = Means(runner, shelf, FolderKeeper(0), LogLimits())
+    return await attempt(assignment, command, log, means)
+
+
+@pytest.mark.parametrize("on", [PublishOn.FAILURE, PublishOn.ALWAYS])
+async def test_what_a_crash_a_timeout_and_too_much_memory_leave_is_taken(on: PublishOn) -> None:
+    grown = "import time; a = b'x' * 200_000_000; time.sleep(600)"
+    script = "echo half > out; "
+    stories = [
+        (script + "kill -SEGV $$", None, None, Reason.CRASHED),
+        (script + "sleep 600", None, 0.3, Reason.TIMED_OUT),
+        (f'{script} exec {sys.executable} -c "{grown}"', 64 << 20, None, Reason.OUT_OF_MEMORY),
+    ]
+    for text, memory, timeout_s, reason in stories:
+        limits = Limits(memory_bytes=memory)
+        outputs = (Output("small", on=on),)
+        command = Command(argv=("sh", "-c", text), limits=limits, outputs=outputs)
+        report = await ended(command, shelf := Shelf(), timeout_s)
+        assert isinstance(report, FailureReport | CrashReport)
+        assert report.error.reason is reason
+        assert shelf.taken == [("small", "half\n")]
+        assert [(one.fileset, one.partial) for one in report.versions] == [("small", True)]
+
+
+@pytest.mark.parametrize(
+    ("on", "is_taken"),
+    [(PublishOn.SUCCESS, False), (PublishOn.FAILURE, False), (PublishOn.ALWAYS, True)],
+)
+async def test_of_a_skip_only_what_is_always_published_is_taken(
+    on: PublishOn, is_taken: bool
+) -> None:
+    rules = (parse_rule("exit(3): skip"),)
+    argv = ("sh", "-c", "echo half > out; exit 3")
+    command = Command(argv=argv, rules=rules, outputs=(Output("small", on=on),))
+    report = await ended(command, shelf := Shelf())
+    assert isinstance(report, SkipReport)
+    assert bool(shelf.taken) == is_taken
+    assert [version.partial for version in report.versions] == [True] * is_taken
+
+
+async def test_a_program_is_told_which_devices_it_has() -> None:
+    words = '"$LONGSHORE_DEVICE_GPU $CUDA_VISIBLE_DEVICES $LONGSHORE_DEVICE_PAGE_PRESS"'
+    command = Command(argv=("sh", "-c", f"printf '\"%s\"' {words} > $LONGSHORE_RESULT"))
+    devices = {"gpu": (0, 2), "page-press": (1,)}
+    report = await ended(command, Shelf(), devices=devices)
+    assert isinstance(report, SuccessReport)
+    assert unpack(report.result or b"") == "0,2 0,2 1"
+
+
+async def test_what_is_tried_again_at_no_cost_uploads_nothing() -> None:
+    rules = (parse_rule("signal: retry_free"),)
+    argv = ("sh", "-c", "echo half > out; kill -SEGV $$")
+    outputs = (Output("small", on=PublishOn.ALWAYS),)
+    command = Command(argv=argv, rules=rules, outputs=outputs)
+    report = await ended(command, shelf := Shelf())
+    assert isinstance(report, SnoozeReport)
+    assert shelf.taken == []
 
 
 @pytest.mark.parametrize(

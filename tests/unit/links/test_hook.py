@@ -22,10 +22,11 @@ from longshore.config import LOST_VARIABLES, load
 from longshore.core.addresses import allowed
 from longshore.errors import ConfigError
 from longshore.links.hook import MOST_AT_ONCE, MOST_WAITING, LostHook
-from longshore.model.worker import LostWorker, WorkerInfo
+from longshore.model.worker import LostWorker, MachineInfo, WorkerInfo
 from longshore.testing.processes import await_true
 
-INFO = WorkerInfo(id=UUID(int=5), name="dock\0-1", host="crane")
+MACHINE = MachineInfo("i-0abc", "10.0.0.7", "203.0.113.7")
+INFO = WorkerInfo(id=UUID(int=5), name="dock\0-1", host="crane", machine=MACHINE)
 LOST = LostWorker(INFO, 3, "not heard of for 15 s")
 NOW = datetime.now(UTC)
 
@@ -105,7 +106,8 @@ async def test_a_command_is_run_with_who_was_lost_in_its_environment(tmp_path: P
     lost(LOST)
     await lost.close()
     said = json.loads((tmp_path / "out").read_text())
-    assert said == [str(UUID(int=5)), "dock-1", "crane", "not heard of for 15 s", "3"]
+    machine = ["i-0abc", "10.0.0.7", "203.0.113.7"]
+    assert said == [str(UUID(int=5)), "dock-1", "crane", "not heard of for 15 s", "3", *machine]
 
 
 def test_the_variables_of_the_hook_are_not_taken_for_settings() -> None:
@@ -169,6 +171,9 @@ async def test_a_url_is_posted_to_and_what_is_said_is_signed(receiver: Receiver)
             "host": "crane",
             "session": 3,
             "reason": "not heard of for 15 s",
+            "instance_id": "i-0abc",
+            "private_ip": "10.0.0.7",
+            "public_ip": "203.0.113.7",
         },
     }
     assert headers["webhook-id"] == f"{UUID(int=5)}-3"

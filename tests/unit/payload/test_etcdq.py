@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from longshore.errors import InvalidInput, WrongState
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
@@ -112,10 +113,89 @@ def test_what_is_no_document_is_refused_with_an_example() -> None:
         ({"Config": CONFIG, "HostConfig": {"Binds": ["/:/host"]}}, "HostConfig.Binds"),
         ({"Config": CONFIG, "HostConfig": {"NetworkMode": "host"}}, "HostConfig.NetworkMode"),
         ({"Config": CONFIG, "HostConfig": {"PidMode": "container:x"}}, "HostConfig.PidMode"),
+        *(
+            ({"Config": CONFIG, "HostConfig": {name: value}}, f"Container.HostConfig.{name}")
+            for name, value in {
+                "Mounts": [{"Type": "bind", "Source": "/data", "Target": "/work"}],
+                "VolumesFrom": ["other"],
+                "DeviceRequests": [{"Count": -1, "Capabilities": [["gpu"]]}],
+                "CpuQuota": 50_000,
+                "CpusetCpus": "0",
+                "Ulimits": [{"Name": "nofile", "Soft": 10, "Hard": 10}],
+                "ShmSize": 1,
+                "Runtime": "nvidia",
+                "SecurityOpt": ["seccomp=unconfined"],
+                "NetworkMode": "office",
+                "RestartPolicy": {"Name": "always", "MaximumRetryCount": 0},
+                "MemorySwap": -1,
+                "ReadonlyRootfs": True,
+                "Tmpfs": {"/tmp": ""},
+                "Dns": ["10.0.0.1"],
+                "SomethingNew": 1,
+            }.items()
+        ),
     ],
 )
 def test_what_asks_for_more_is_refused_by_its_name(container: object, named: str) -> None:
     assert named in refused(Container=container)
+
+
+def test_limits_and_a_network_of_the_host_config_are_taken() -> None:
+    host = {
+        "Memory": 1024,
+        "MemorySwap": 1024,
+        "NanoCpus": 1_500_000_000,
+        "PidsLimit": 20,
+        "NetworkMode": "bridge",
+        "LogConfig": {"Type": "json-file", "Config": {}},
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "ShmSize": 67_108_864,
+        "Runtime": "runc",
+        "Binds": None,
+    }
+    found = read(Container={"Config": CONFIG, "HostConfig": host})
+    assert found.limits == Limits(memory_bytes=1024, cpus=1.5, pids=20)
+    assert found.network
+    unlimited = {"Memory": 0, "NanoCpus": 0, "PidsLimit": -1, "NetworkMode": "none"}
+    found = read(Container={"Config": CONFIG, "HostConfig": unlimited})
+    assert (found.limits, found.network) == (Limits(), False)
+
+
+@pytest.mark.parametrize(
+    ("disabled", "mode", "network"),
+    [
+        (None, None, False),
+        (None, "default", True),
+        (None, "none", False),
+        (True, "bridge", False),
+        (False, None, True),
+        (False, "none", False),
+    ],
+)
+def test_network_is_there_only_if_the_document_says_so(
+    disabled: bool | None, mode: str | None, network: bool
+) -> None:
+    config = {**CONFIG, "NetworkDisabled": disabled}
+    assert (
+        read(Container={"Config": config, "HostConfig": {"NetworkMode": mode}}).network == network
+    )
+
+
+def test_two_limits_that_differ_are_refused() -> None:
+    config = {**CONFIG, "Memory": 2048}
+    assert "two limits" in refused(Container={"Config": config, "HostConfig": {"Memory": 1024}})
+
+
+def test_variables_that_only_longshore_sets_are_left_out_of_what_it_has_shown_alone() -> None:
+    ours = ["A=1", "LONGSHORE_JOB=x", "CUDA_VISIBLE_DEVICES=1"]
+    config = {**CONFIG, "Env": ours}
+    assert set(read(Container={"Config": config}).env) == {
+        "A",
+        "LONGSHORE_JOB",
+        "CUDA_VISIBLE_DEVICES",
+    }
+    shown = {**config, "Labels": {"longshore.job": "018bcfe5"}}
+    assert read(Container={"Config": shown}).env == {"A": "1"}
 
 
 # what is shown
@@ -204,6 +284,15 @@ def test_the_engines_description_stands_beside_the_config() -> None:
     }
 
 
+def test_a_long_description_comes_in_several_lines() -> None:
+    described = json.dumps({"Id": "abc", "Config": {"Image": "tools:1"}})
+    first, last = described[:20], described[20:]
+    lost = structs.replace(said('{"Id": "old"}', "engine"), token=7, attempt=0)
+    log = [lost, said(first, "engine"), said("saved", "stdout"), said(last, "engine")]
+    document = job_document(job(), log, "w")
+    assert document["Container"] == {"Id": "abc", "Config": {"Image": "tools:1"}}
+
+
 def test_a_description_or_a_record_that_cannot_be_read_spoils_nothing() -> None:
     document = job_document(job(), [said('{"Id": "a…', "engine")], "w")
     assert document["Container"]["Config"]["Image"] == "tools:1"
@@ -218,6 +307,14 @@ def test_what_is_no_container_is_refused() -> None:
 def test_what_is_shown_can_be_submitted_again() -> None:
     document = job_document(job(), [], "w")
     assert read_job(json.dumps(document).encode()) == read()
+
+
+def test_limits_are_shown_of_a_job_that_has_not_run() -> None:
+    container = {"Config": CONFIG, "HostConfig": {"NanoCpus": 500_000_000, "PidsLimit": 7}}
+    args = msgspec.msgpack.encode(arguments(program := read(Container=container)))
+    document = job_document(job(JobState.READY, args=args), [], "w")
+    assert read_job(json.dumps(document).encode()) == program
+    assert program.limits == Limits(cpus=0.5, pids=7)
 
 
 def view(**more: Any) -> WorkerView:

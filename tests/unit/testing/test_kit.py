@@ -385,6 +385,19 @@ def test_a_scratch_folder_is_gone_and_resources_are_given_by_the_test() -> None:
         assert not Path(handle.result()).exists()
 
 
+def test_a_job_that_takes_devices_has_some() -> None:
+    own = longshore.App("own")
+
+    @own.job(resources={"cpu": 1, "gpu": 2})
+    def train(ctx: longshore.Context) -> list[int]:
+        return list(ctx.devices["gpu"])
+
+    with run_inline(own) as kit:
+        handle = train.submit()
+        kit.drain()
+        assert handle.result() == [0, 1]
+
+
 @app.job(retries=1, backoff_s=1)
 def speak(ctx: longshore.Context) -> None:
     print("attempt", ctx.attempt)

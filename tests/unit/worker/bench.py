@@ -149,6 +149,7 @@ class Bench:
         settings: WorkerSettings,
         executor: type[PlayedExecutor] = PlayedExecutor,
         state: WorkerState | None = None,
+        resources: dict[str, float] | None = None,
     ) -> None:
         self._executor = executor
         self.clock = VirtualClock()
@@ -158,7 +159,7 @@ class Bench:
         """The ids under which it asked to be attended."""
         self._slots = slots
         self.agent = Worker(
-            Identity(name="w1", host="bench", pid=1),
+            Identity(name="w1", host="bench", pid=1, resources=resources or {}),
             settings,
             addresses,
             connect=self._connect,
@@ -268,12 +269,13 @@ def at_bench(
     settings: WorkerSettings | None = None,
     executor: type[PlayedExecutor] = PlayedExecutor,
     state: WorkerState | None = None,
+    resources: dict[str, float] | None = None,
 ) -> None:
     """Tells a story of one agent, on virtual time."""
 
     async def main() -> None:
         given = settings or WorkerSettings(drain_s=10.0, lookahead_s=0.05)
-        bench = Bench(slots, addresses, given, executor, state)
+        bench = Bench(slots, addresses, given, executor, state, resources)
         try:
             await story(bench)
         finally:

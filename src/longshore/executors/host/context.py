@@ -238,6 +238,11 @@ class Context:
         return self._assignment.token
 
     @property
+    def devices(self) -> Mapping[str, tuple[int, ...]]:
+        """The numbers of the devices of its worker that it has, by their name."""
+        return self._assignment.devices
+
+    @property
     def traceparent(self) -> str:
         """The span that submitted the job, as W3C trace context; empty if it is in no trace."""
         return self._assignment.traceparent

@@ -66,6 +66,12 @@ class AttemptLog:
         if self._lines.write(stream, data):
             self._tell()
 
+    def document(self, stream: str, text: str) -> None:
+        """Adds a text in ASCII that must not be cut, in as many lines as it needs."""
+        most = self._lines.line_bytes
+        for at in range(0, len(text), most):
+            self.printed(stream, text[at : at + most].encode("ascii") + b"\n")
+
     def logged(self, level: str, logger: str, text: str) -> None:
         """Adds a record of `logging`."""
         if self._lines.log(level, logger, text):

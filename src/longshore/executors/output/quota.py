@@ -44,7 +44,7 @@ class LineQuota:
 
     def __init__(self, limits: LogLimits) -> None:
         self._limits = limits
-        self._line_bytes = max(limits.line_bytes, LEAST_LINE_BYTES)
+        self.line_bytes = max(limits.line_bytes, LEAST_LINE_BYTES)
         self._pieces: dict[tuple[int, str], bytes] = {}
         self._ready: deque[Gathered] = deque()
         self._last: deque[Gathered] = deque(maxlen=LAST_LINES)
@@ -85,7 +85,7 @@ class LineQuota:
 
     def log(self, level: str, logger: str, text: str) -> bool:
         """Adds a record; answers whether there is news to tell."""
-        data = bounded_middle(text, self._line_bytes).encode()
+        data = bounded_middle(text, self.line_bytes).encode()
         # Names are the job's own words too: of any length, and not always text that can be sent.
         names = bounded(level, MOST_NAME_BYTES), bounded(logger, MOST_NAME_BYTES)
         return self._keep(Gathered(time.time(), LOGGED, data, *names))
@@ -129,7 +129,7 @@ class LineQuota:
 
     def _joined(self, piece: bytes, data: bytes) -> bytes:
         """Gathers of a long line only so much as shows that it is too long."""
-        room = self._line_bytes + 1 - len(piece)
+        room = self.line_bytes + 1 - len(piece)
         piece += data[: max(0, room)]
         # What comes after a carriage return is written over what came before it.
         return piece[piece.rfind(b"\r", 0, -1) + 1 :]
@@ -138,7 +138,7 @@ class LineQuota:
         """A line as a terminal would show it, and no longer than it may be."""
         if b"\r" in line:
             line = line.rstrip(b"\r").rpartition(b"\r")[2]
-        limit = self._line_bytes
+        limit = self.line_bytes
         return line if len(line) <= limit else _cut(line, limit - len(_CUT)) + _CUT
 
 

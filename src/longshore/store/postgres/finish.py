@@ -21,12 +21,12 @@ from longshore.core import effects
 from longshore.core.dependencies import Parent
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.publishing import PARTLY
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
 from longshore.model.ends import (
     WITH_OUTBOX,
     End,
-    Failed,
     PutAside,
     ReadDone,
     Succeeded,
@@ -352,7 +352,7 @@ def _shape(end: End) -> tuple[object, ...]:
     """Ends that have this in common do the same to their jobs."""
     if isinstance(end, Succeeded):
         return Succeeded, end.by, end.info, end.worker
-    if isinstance(end, Failed) and end.versions:
+    if isinstance(end, PARTLY) and end.versions:
         end = structs.replace(end, versions=())
     _, _, *rest = structs.astuple(structs.replace(end, ran_s=None))
     return type(end), *rest
@@ -362,6 +362,6 @@ def does_more(end: End) -> bool:
     """Whether an end has more to do than to change the row of its job."""
     if isinstance(end, Succeeded):
         return bool(end.outbox or end.versions)
-    if isinstance(end, Failed):
+    if isinstance(end, PARTLY):
         return bool(end.versions)
     return isinstance(end, TurnTaken | PutAside | ReadDone)

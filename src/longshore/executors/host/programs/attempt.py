@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from longshore.core.outcomes import goes_on, memory_for, report_of
+from longshore.core.outcomes import goes_on, memory_for, report_of, wanted_outputs
 from longshore.errors import InvalidInput
 from longshore.executors.host.failures import refused
 from longshore.executors.host.programs.checkpoints import Checkpoints
@@ -33,11 +33,13 @@ from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.job import Progress, Reason
 from longshore.model.log import LogLimits
-from longshore.model.program import AnyProgram, Command, Outcome, Output, ProgramEnd, PublishOn
+from longshore.model.program import AnyProgram, Command, Outcome, ProgramEnd, PublishOn
 from longshore.model.reports import (
+    CrashReport,
     FailureReport,
     NotBegunReport,
     Report,
+    SkipReport,
     SnoozeReport,
     SuccessReport,
 )
@@ -162,8 +164,8 @@ class _Attempt(Generic[P]):
         saved: CheckpointView | None = None
         try:
             saved = await self._checkpoints.saved_after(end, folders.work)
-            if not goes_on(end, program.rules, saved):
-                versions = await self._take(end, folders.work)
+            wanted = wanted_outputs(end, program.rules, saved)
+            versions = await self._take(end, wanted, folders.work)
         except FilesFailed as error:
             if end.is_success or goes_on(end, program.rules):
                 end = ProgramEnd(error.outcome, None, str(error))
@@ -182,10 +184,12 @@ class _Attempt(Generic[P]):
             return refused(self._assignment, Reason.INVALID_RESULT, str(error))
         return SuccessReport(*self._assignment.key, result, versions=versions)
 
-    async def _take(self, end: ProgramEnd, work: Path) -> tuple[NewVersion, ...]:
+    async def _take(
+        self, end: ProgramEnd, wanted: Collection[PublishOn], work: Path
+    ) -> tuple[NewVersion, ...]:
         versions = []
         for made in self._program.outputs:
-            if _is_published(made, end):
+            if made.on in wanted:
                 self._log.step(f"pushing fileset: {made.fileset}")
                 ticket = self._assignment.ticket
                 version = await self._means.files.take(ticket, made, work, self._transferred)
@@ -202,11 +206,6 @@ def _measured(report: Report, usage: Usage | None) -> Report:
     return structs.replace(report, usage=usage)
 
 
-def _is_published(made: Output, end: ProgramEnd) -> bool:
-    wanted = PublishOn.SUCCESS if end.is_success else PublishOn.FAILURE
-    return made.on in (wanted, PublishOn.ALWAYS)
-
-
 def _failed(
     assignment: Assignment,
     program: AnyProgram,
@@ -217,7 +216,7 @@ def _failed(
 ) -> Report:
     report = report_of(assignment, end, program.rules, output.last_lines(), saved)
     assert report is not None, "a success is reported with its result"
-    if isinstance(report, FailureReport) and versions:
+    if isinstance(report, FailureReport | CrashReport | SkipReport) and versions:
         return structs.replace(report, versions=versions)
     return report
 

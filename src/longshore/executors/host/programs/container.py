@@ -111,7 +111,7 @@ class ContainerRunner:
         open_up(running.folder, running.report)
         name = name_of(*running.assignment.key)
         self._attended[token] = self._docker.containers.container(name)
-        config = config_of(running, self._owner)
+        config = config_of(running, self._owner, gpus=self._terms.gpus)
         try:
             with losses():
                 # To its end: a container that is made after its removal would stay.
@@ -157,7 +157,7 @@ class ContainerRunner:
             finally:
                 reading.cancel()
         description = await container.show()
-        running.log.printed(ENGINE, _packed(description))
+        running.log.document(ENGINE, _packed(description))
         end = end_of(description, running.memory_bytes)
         if end.outcome is Outcome.SIGNAL:
             # An engine that stops ends its containers first: then it is no crash of theirs.
@@ -210,12 +210,12 @@ async def _read(output: Stream, running: RunningProgram[Container]) -> None:
         running.log.logged("WARNING", "longshore", words)
 
 
-def _packed(description: dict[str, Any]) -> bytes:
-    """The engine's description of a container, in one line."""
+def _packed(description: dict[str, Any]) -> str:
+    """The engine's description of a container, without a line break."""
     kept = {key: value for key, value in description.items() if key != _OF_ENGINE}
     for part in _LONG_PARTS:
         kept[part] = {key: value for key, value in (kept.get(part) or {}).items() if value}
-    return json.dumps(kept, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def end_of(description: dict[str, Any], memory_bytes: int | None = None) -> ProgramEnd:

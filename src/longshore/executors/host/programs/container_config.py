@@ -7,7 +7,7 @@ no words for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from longshore.executors.host.programs.runner import RunningProgram
 from longshore.executors.left_behind import HOST_VARIABLE
-from longshore.model.program import Container
+from longshore.model.program import GPU, GPU_VARIABLE, Container
 
 WORK: Final = "/work"
 REPORT: Final = "/longshore"
@@ -47,17 +47,23 @@ def name_of(job: object, token: int) -> str:
     return f"longshore-{job}-{token}"
 
 
-def config_of(running: RunningProgram[Container], owner: Owner) -> dict[str, Any]:
-    """What a container is created with."""
-    program = running.program
+def config_of(
+    running: RunningProgram[Container], owner: Owner, *, gpus: bool = False
+) -> dict[str, Any]:
+    """What a container is created with; with `gpus`, the engine gives it those that it has."""
+    program, environ, host = running.program, _environ(running, owner), _host_config(running)
+    if gpus and (numbers := running.assignment.devices.get(GPU)):
+        host["DeviceRequests"] = [_gpus(numbers)]
+        # It sees no others, and counts those that it sees from 0 on.
+        del environ[GPU_VARIABLE]
     config: dict[str, Any] = {
         "Image": program.image,
-        "Env": [f"{name}={value}" for name, value in _environ(running, owner).items()],
+        "Env": [f"{name}={value}" for name, value in environ.items()],
         "Labels": _labels(running, owner),
         "WorkingDir": str(Path(WORK, program.folder)),
         "AttachStdout": True,
         "AttachStderr": True,
-        "HostConfig": _host_config(running),
+        "HostConfig": host,
     }
     # Left out, these are the image's own.
     if program.command:
@@ -85,6 +91,10 @@ def _host_config(running: RunningProgram[Container]) -> dict[str, Any]:
         "RestartPolicy": {"Name": "no"},
         **_limits(running),
     }
+
+
+def _gpus(numbers: Sequence[int]) -> dict[str, Any]:
+    return {"DeviceIDs": [str(one) for one in numbers], "Capabilities": [["gpu"]]}
 
 
 def _limits(running: RunningProgram[Container]) -> dict[str, int]:

@@ -28,5 +28,6 @@ def container_runner(terms: ProgramTerms) -> Runner[Container]:
             sweep_s=terms.sweep_s,
             worker=terms.worker,
             fleet=terms.fleet,
+            gpus=terms.gpus,
         )
     )

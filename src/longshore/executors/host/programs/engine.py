@@ -41,6 +41,8 @@ class EngineTerms(Struct, frozen=True, kw_only=True):
     worker: str = ""
     fleet: str = ""
     """Both are for people: containers carry them as labels."""
+    gpus: bool = False
+    """Whether it gives containers their GPUs."""
 
 
 def connect(url: str) -> aiodocker.Docker:

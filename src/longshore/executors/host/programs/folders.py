@@ -26,7 +26,16 @@ from longshore.executors import scratch
 from longshore.executors.host.programs.report_files import PROGRESS, RESULT
 from longshore.executors.host.programs.runner import CannotBegin
 from longshore.model.attempt import Assignment
-from longshore.model.program import JOB_VARIABLE, AnyProgram, Command, Outcome, ProgramEnd
+from longshore.model.program import (
+    DEVICE_PREFIX,
+    GPU,
+    GPU_VARIABLE,
+    JOB_VARIABLE,
+    AnyProgram,
+    Command,
+    Outcome,
+    ProgramEnd,
+)
 
 MOST_SPARE: Final = 64
 _MODE: Final = 0o700
@@ -136,12 +145,20 @@ def variables(assignment: Assignment, folders: Folders) -> dict[str, str]:
     }
     if folders.secrets is not None:
         told["LONGSHORE_SECRETS"] = str(folders.secrets)
+    for name, numbers in assignment.devices.items():
+        told[_device_variable(name)] = said = ",".join(map(str, numbers))
+        if name == GPU:
+            told[GPU_VARIABLE] = said
     if (scheduled := assignment.scheduled) is not None:
         told["LONGSHORE_SCHEDULE"] = scheduled.schedule
         told["LONGSHORE_NOMINAL_AT"] = _time_text(scheduled.nominal_at)
         if scheduled.last_success_at is not None:
             told["LONGSHORE_LAST_SUCCESS_AT"] = _time_text(scheduled.last_success_at)
     return told
+
+
+def _device_variable(name: str) -> str:
+    return DEVICE_PREFIX + name.upper().replace("-", "_")
 
 
 def _time_text(at: datetime) -> str:
