@@ -12,8 +12,8 @@ from msgspec import structs
 from longshore.client.handler import FunctionHandler
 from longshore.client.kind import Terms
 from longshore.client.rules import RulesGiven, rules_of
-from longshore.core.programs import check_program, read_program
-from longshore.core.templates import filled, placeholders
+from longshore.core.programs import check_program, read_name, read_program
+from longshore.core.templates import filled, filled_text, names_in, placeholders
 from longshore.errors import AppError, InvalidInput
 from longshore.model.program import AnyProgram, Command, Container, Outcome
 from longshore.model.worker import KindTerms, Pool
@@ -50,6 +50,8 @@ class ProgramHandler(FunctionHandler):
             self.info,
             pool=_POOLS[type(template)],
             files=needs_files,
+            inputs=tuple(_known(read_name(one), defaults) for one in template.inputs),
+            outputs=tuple(_known(one.fileset, defaults) for one in template.outputs),
             lost_free=any(rule.outcome is Outcome.WORKER_LOST for rule in template.rules),
         )
         self.fill: Callable[..., AnyProgram] = function
@@ -82,6 +84,12 @@ def declared(
     except InvalidInput as error:
         raise AppError(_about(kind, of, str(error))) from None
     return template
+
+
+def _known(name: str, defaults: Mapping[str, object]) -> str:
+    """The name of a fileset with the defaults filled in; other placeholders stay."""
+    kept = {name: f"{{{name}}}" for name in names_in(name)}
+    return filled_text(name, {**kept, **defaults})
 
 
 def _about(kind: str, of: type[AnyProgram], words: str) -> str:

@@ -18,6 +18,7 @@ from longshore.core.lanes import serves
 from longshore.core.resources import split
 from longshore.model.worker import (
     Claim,
+    FilesAtHand,
     FreeWorker,
     Lane,
     OpenSlots,
@@ -37,6 +38,9 @@ class Profile:
 
     def __init__(self, info: WorkerInfo, lanes: Iterable[Lane]) -> None:
         self._info = info
+        self.file_kinds = {kind: about for kind, about in info.kinds.items() if about.files}
+        self.file_lanes: set[int] = set()
+        """The lanes of these kinds."""
         self.lanes: dict[str, set[int]] = {}
         self.shaped: dict[str, dict[str, set[int]]] = {}
         for lane in lanes:
@@ -52,6 +56,8 @@ class Profile:
         """A lane is new."""
         if not serves(self._info, lane):
             return
+        if lane.kind in self.file_kinds:
+            self.file_lanes.add(lane.hash)
         pool, (_, shape) = self._info.kinds[lane.kind].pool, split(lane.target)
         if shape:
             self.shaped.setdefault(pool, {}).setdefault(shape, set()).add(lane.hash)
@@ -60,6 +66,7 @@ class Profile:
 
     def drop_lane(self, lane: Lane) -> None:
         """A lane is gone."""
+        self.file_lanes.discard(lane.hash)
         for lanes in self.lanes.values():
             lanes.discard(lane.hash)
         for shapes in self.shaped.values():
@@ -78,10 +85,13 @@ class Profile:
         ahead: frozenset[int] | None = None,
         *,
         keeps: bool = False,
+        at_hand: FilesAtHand | None = None,
     ) -> Claim | None:
         """What to claim for these workers from these lanes; the rest is as `Claim` has it."""
         slots = slots_in_order(free, most) if lanes else []
-        return Claim(tuple(sorted(lanes)), tuple(slots), ahead, keeps) if slots else None
+        if not slots:
+            return None
+        return Claim(tuple(sorted(lanes)), tuple(slots), ahead, keeps, at_hand)
 
 
 def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:
@@ -170,7 +180,7 @@ class SlotOffers:
             served = [at for at in places if at not in found and jobs[at].lane in some.lanes]
             taken: list[SessionKey] = []
             last = [jobs[at].last for at in served]
-            for at, slot in zip(served, _placed(last, some.workers), strict=False):
+            for at, slot in zip(served, placed(last, some.workers), strict=False):
                 if self.room <= 0:
                     break
                 found[at] = slot
@@ -181,7 +191,7 @@ class SlotOffers:
         return found
 
 
-def _placed(last: Sequence[UUID | None], free: Sequence[FreeWorker]) -> list[SessionKey]:
+def placed(last: Sequence[UUID | None], free: Sequence[FreeWorker]) -> list[SessionKey]:
     """Slots for the first of these jobs, each of the worker that it had last if that has one."""
     if not any(last):
         return slots_in_order(free, len(last))

@@ -136,6 +136,13 @@ def fileset_fields(value: Any) -> Any:
     return [_fileset(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def read_name(wanted: Input) -> str:
+    """What an input reads: NAME or NAME@VERSION; empty if another job of the group makes it."""
+    if wanted.maker:
+        return ""
+    return wanted.fileset if wanted.version is None else f"{wanted.fileset}@{wanted.version}"
+
+
 def _fileset(value: object) -> object:
     if isinstance(value, Struct):
         return msgspec.to_builtins(value)

@@ -22,6 +22,8 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
   which such jobs fit now. A plan serves one shape of a profile, and of its pool no other lanes: so
   no slot and no resource is promised twice. The shapes take turns. One that fits nowhere for
   `RESERVE_S` reserves a worker, which gets no other jobs with resources until such a job fits.
+- A job that needs *files* goes to a worker that has them at hand, if that one has a free slot (see
+  `files_at_hand`). For that a claim from lanes of such kinds offers the slots of all workers.
 - When the answer to a transaction gets lost, the dispatcher does not know which jobs the store has
   given to the sessions in it. These are *uncertain*: they get no jobs until it has read that back.
 """
@@ -30,12 +32,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from longshore.core.admission import Admission, FreeSlots, Patience
+from longshore.core.files_at_hand import FilesSent, nearest
 from longshore.core.lane_estimates import LaneEstimates
 from longshore.core.lanes import lane_of
-from longshore.core.placement import Profile, slots_in_order, without
+from longshore.core.placement import Profile, placed, without
 from longshore.core.reservations import Reservations
 from longshore.core.resources import amounts_of, how_many
 from longshore.model.batch import Batch, BatchResult
@@ -45,7 +50,10 @@ from longshore.model.reports import OutboxJob, OutboxNode
 from longshore.model.worker import (
     Ahead,
     Claim,
+    FileKey,
+    FilesAtHand,
     FreeWorker,
+    KindInfo,
     Lane,
     OpenSlots,
     SessionKey,
@@ -54,6 +62,7 @@ from longshore.model.worker import (
 
 CONTESTED_S: Final = 0.005
 """By then another dispatcher has released the rows that both tried to claim."""
+NO_INPUTS: Final[Mapping[int, Sequence[FileKey]]] = MappingProxyType({})
 
 
 class SessionSlots(Protocol):
@@ -123,6 +132,9 @@ class Scheduler:
         self._barred: set[int] = set()
         self._reservations = Reservations()
         self._turn = 0
+        self.files = FilesSent()
+        self.file_kinds: Mapping[str, KindInfo] = {}
+        """The kinds that have to do with files."""
 
     # sessions
 
@@ -131,6 +143,7 @@ class Scheduler:
         key = Profile.key(one.info)
         if key not in self._profiles:
             self._profiles[key] = Profile(one.info, self.lanes), {}
+            self._find_file_kinds()
         self._profiles[key][1][_key_of(one)] = one
         self.lanes.mark_all()
 
@@ -143,6 +156,11 @@ class Scheduler:
         del members[_key_of(one)]
         if not members:
             del self._profiles[key]
+            self._find_file_kinds()
+
+    def _find_file_kinds(self) -> None:
+        profiles = [profile for profile, _ in self._profiles.values()]
+        self.file_kinds = {kind: i for one in profiles for kind, i in one.file_kinds.items()}
 
     def infos(self) -> list[WorkerInfo]:
         """What workers say of themselves: one worker of each profile."""
@@ -204,18 +222,23 @@ class Scheduler:
         return self._admission.room(self.free_slots(), now, oldest_at)
 
     def plan(
-        self, submits: Sequence[Submission], *, has_ends: bool = False, now: float = 0.0
+        self,
+        submits: Sequence[Submission],
+        *,
+        has_ends: bool = False,
+        now: float = 0.0,
+        inputs: Mapping[int, Sequence[FileKey]] = NO_INPUTS,
     ) -> Plan:
         """Finds slots for submits that can start at once, and claims for the other free slots.
 
         If the transaction has ends, or messages to actors, what is left of the slots is for jobs
-        that these make ready.
+        that these make ready. `inputs` are the files that submits need, by their places.
         """
         self._reservations.now = now
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.add_lanes(dict.fromkeys(lanes))
         slots: list[SessionKey | None] = [None] * len(submits)
-        starters = self._start(submits, lanes, slots)
+        starters = self._start(submits, lanes, slots, inputs)
         if None in slots:
             left = (lane.hash for lane, one in zip(lanes, slots, strict=True) if one is None)
             self.lanes.add_ready(Counter(left))
@@ -251,7 +274,11 @@ class Scheduler:
         return 0.0 if batch.claims or result.ready or waiting else None
 
     def _start(
-        self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[SessionKey | None]
+        self,
+        jobs: Sequence[Submission],
+        lanes: Sequence[Lane],
+        slots: list[SessionKey | None],
+        inputs: Mapping[int, Sequence[FileKey]],
     ) -> set[_Taker]:
         """Fills `slots` for jobs that no ready job precedes; answers whose slots these are."""
         starters: set[_Taker] = set()
@@ -264,7 +291,9 @@ class Scheduler:
                 continue
             most = sum(one.free for one in offer.free)
             first = sorted(turn for lane in served for turn in waiting[lane][:most])
-            for (_, job), one in zip(first, slots_in_order(offer.free, len(first)), strict=False):
+            places = [place for _, place in first]
+            near = self._nearest(jobs, places, inputs, offer.free)
+            for job, one in zip(places, placed(near, offer.free), strict=False):
                 slots[job] = one
                 starters.add(offer.taker)
             for lane in served:
@@ -273,6 +302,20 @@ class Scheduler:
                 if not waiting[lane]:
                     del waiting[lane]
         return starters
+
+    def _nearest(
+        self,
+        jobs: Sequence[Submission],
+        places: Sequence[int],
+        inputs: Mapping[int, Sequence[FileKey]],
+        free: Sequence[FreeWorker],
+    ) -> list[UUID | None]:
+        """For each of these submits the worker that has its files, if one has."""
+        if not inputs or len(free) < 2:
+            return [None] * len(places)
+        by_room = sorted(free, key=lambda one: (-one.free, one.given))
+        workers, having = [one.slot.worker for one in by_room], self.files.workers
+        return [nearest(jobs[at].id, 0, inputs.get(at, ()), having, workers) for at in places]
 
     def _claims(self, starters: Collection[_Taker]) -> tuple[list[Claim], list[OpenSlots]]:
         """What to claim now, for sessions that can take more and are not uncertain; what is left.
@@ -295,9 +338,12 @@ class Scheduler:
             before = sum(len(one.slots) for one in found if not lanes.keys().isdisjoint(one.lanes))
             wanted = sum(lanes.values()) - before
             keeps = not offer.is_ahead and self.lanes.has_turns(lanes.keys())
+            at_hand = self._at_hand(offer, lanes.keys())
             # For a turn, all workers are asked: the one that had its actor last may be any of them.
-            some = int(min(most, wanted)) if not keeps or wanted <= 0 else most
-            claim = self._claim(offer, lanes.keys(), some, keeps) if some > 0 else None
+            # So may the one that has the files of a job.
+            asks_all = wanted > 0 and (keeps or at_hand is not None)
+            some = most if asks_all else int(min(most, wanted))
+            claim = self._claim(offer, lanes.keys(), some, keeps, at_hand) if some > 0 else None
             if claim is not None:
                 most -= len(claim.slots)
                 found.append(claim)
@@ -310,13 +356,29 @@ class Scheduler:
     def _is_barred(self, offer: _Offer) -> bool:
         return offer.is_ahead and not self._barred.isdisjoint(offer.profile.lanes[offer.pool])
 
-    def _claim(self, offer: _Offer, lanes: Set[int], most: int, keeps: bool) -> Claim | None:
+    def _at_hand(self, offer: _Offer, lanes: Set[int]) -> FilesAtHand | None:
+        """Who has which files, if some of these jobs may need files and there is a choice."""
+        profile, having = offer.profile, self.files.workers
+        if not having or offer.is_ahead or len(offer.free) < 2:
+            return None
+        return (
+            None if profile.file_lanes.isdisjoint(lanes) else FilesAtHand(having, self.file_kinds)
+        )
+
+    def _claim(
+        self,
+        offer: _Offer,
+        lanes: Set[int],
+        most: int,
+        keeps: bool,
+        at_hand: FilesAtHand | None,
+    ) -> Claim | None:
         if offer.shape:
-            return offer.profile.claim(lanes, offer.free, most)
+            return offer.profile.claim(lanes, offer.free, most, at_hand=at_hand)
         of_pool = offer.profile.lanes[offer.pool]
         if not offer.is_ahead:
             self._barred -= of_pool
-            return offer.profile.claim(lanes, offer.free, most, keeps=keeps)
+            return offer.profile.claim(lanes, offer.free, most, keeps=keeps, at_hand=at_hand)
         every = self.lanes.ready(of_pool)
         return offer.profile.claim(every.keys(), offer.free, most, frozenset(lanes))
 

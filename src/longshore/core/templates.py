@@ -33,7 +33,7 @@ def placeholders(program: Program) -> tuple[str, ...]:
     found: dict[str, None] = {}
 
     def look(text: str) -> str:
-        found.update((name, None) for name in _names(text))
+        found.update((name, None) for name in names_in(text))
         return text
 
     _changed(program, look)
@@ -43,10 +43,12 @@ def placeholders(program: Program) -> tuple[str, ...]:
 def filled(program: P, arguments: Mapping[str, object]) -> P:
     """The program that a template means with these arguments."""
 
-    def fill(text: str) -> str:
-        return _PIECE.sub(lambda one: one[1][0] if one[1] else as_text(arguments[one[2]]), text)
+    return _changed(program, lambda text: filled_text(text, arguments))
 
-    return _changed(program, fill)
+
+def filled_text(text: str, arguments: Mapping[str, object]) -> str:
+    """What one text of a template means; raises `KeyError` if an argument is missing."""
+    return _PIECE.sub(lambda one: one[1][0] if one[1] else as_text(arguments[one[2]]), text)
 
 
 def as_text(value: object) -> str:
@@ -56,7 +58,8 @@ def as_text(value: object) -> str:
     return "" if value is None else _encode(value).decode()
 
 
-def _names(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
+    """The names of the placeholders in a text; raises `InvalidInput` if a brace is none."""
     names = []
     for piece in _PIECE.finditer(text):
         if piece[1]:

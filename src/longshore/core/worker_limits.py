@@ -21,6 +21,7 @@ from longshore.core.limits import (
     check_retry,
     check_target,
 )
+from longshore.core.programs import MAX_FILESETS
 from longshore.core.resources import checked, with_shape
 from longshore.errors import InvalidInput
 from longshore.model.group import NOT_RUN
@@ -103,6 +104,10 @@ def _check_kind(kind: str, about: KindInfo) -> None:
     for name, parameters in messages.items():
         _check_text(f"a message's name of kind '{kind}'", name, MAX_TEXT_CHARS)
         _check_parameters(kind, parameters or ())
+    for what, filesets in (("inputs", about.inputs), ("outputs", about.outputs)):
+        _check_count(f"{what} of kind '{kind}'", len(filesets), MAX_FILESETS)
+        for fileset in filesets:
+            _check_text(f"one of the {what} of kind '{kind}'", fileset, MAX_TYPE_CHARS)
     check_history(about.history)
     check_listed_names(f"kind '{kind}'", about.listed)
     check_name("queue", about.terms.queue)

@@ -31,6 +31,7 @@ from longshore.core.gathering import Gathering
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.file_hints import FileHints
 from longshore.dispatcher.meter import Meter
 from longshore.errors import StoreLost, StoreUnavailable, Unavailable
 from longshore.model.actor import Message, Reply, Sent
@@ -124,6 +125,7 @@ class Commits:
         self._max_queued_submits = settings.max_queued_submits
         self._max_queued_bytes = settings.max_queued_bytes
         self._scheduler = scheduler
+        self._file_hints = FileHints(scheduler)
         self._give = give
         self._tell = tell
         self._groups_changed = groups_changed
@@ -349,7 +351,10 @@ class Commits:
         ends = [end for some, _ in finishes for end in some]
         causes = bool(ends or messages)
         now = asyncio.get_running_loop().time()
-        plan = self._scheduler.plan(submits, has_ends=causes, now=now) if may_claim else NO_PLAN
+        plan = NO_PLAN
+        if may_claim:
+            inputs = self._file_hints.inputs(submits)
+            plan = self._scheduler.plan(submits, has_ends=causes, now=now, inputs=inputs)
         claims, slots, left = plan
         most = (self._max_bytes, self._max_group_jobs)
         batch = Batch(ends, submits, claims, slots, *most, left, messages, self._max_mailbox)
@@ -405,6 +410,7 @@ class Commits:
             self._gathering.started([one.token for one in result.dependents], now)
         begun = [*result.started, *result.dependents, *result.turns, *result.claimed]
         for slot, attempts in by_session(begun).items():
+            self._file_hints.gave(slot.worker, attempts)
             self._give(slot, attempts)
         for ended in result.ended:
             self._tell(ended)

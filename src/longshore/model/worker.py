@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
@@ -129,6 +129,13 @@ class KindInfo(Struct, frozen=True, omit_defaults=True):
     messages: dict[str, tuple[Parameter, ...] | None] | None = None
     files: bool = False
     """Whether its attempts get tickets, with which they reach filesets."""
+    inputs: tuple[str, ...] = ()
+    """The filesets that its attempts read, NAME or NAME@VERSION; `{name}` is an argument.
+
+    An empty one is made by another job of the group.
+    """
+    outputs: tuple[str, ...] = ()
+    """The filesets that its attempts make."""
     lost_free: bool = False
     """Whether the loss of their worker costs its attempts nothing, and so is no crash."""
     batch: int = 0
@@ -345,16 +352,32 @@ class OpenSlots(Struct, frozen=True):
     workers: Sequence[FreeWorker]
 
 
+FileKey = UUID | str
+"""Files that a worker may have at hand: those of a job, or a fileset (NAME or NAME@VERSION)."""
+
+
+class FilesAtHand(Struct, frozen=True):
+    """Which workers have which files at hand, as far as a dispatcher remembers: a hint.
+
+    `kinds` says which files jobs need, of those kinds that have to do with files.
+    """
+
+    workers: Mapping[FileKey, Collection[UUID]]
+    kinds: Mapping[str, KindInfo]
+
+
 class Claim(Struct, frozen=True):
     """A claim: at most one job for each slot, from these lanes, best job first.
 
     With `ahead`, the worker holds the jobs until a slot comes free. Then the claim takes only the
     jobs before the first one that may not be held so (see `core.lookahead`): `ahead` has the lanes
     of jobs that may. If it `keeps`, turns of actors go to the workers that had these last, if those
-    are among the slots (see `core.placement.kept_slots`).
+    are among the slots (see `core.placement.kept_slots`). If it is told who has files `at_hand`,
+    jobs go to the workers that have theirs, in the same way.
     """
 
     lanes: tuple[int, ...]
     slots: tuple[SessionKey, ...]
     ahead: frozenset[int] | None = None
     keeps: bool = False
+    at_hand: FilesAtHand | None = None

@@ -20,7 +20,7 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, RESIGNED, is_anothers
 from longshore.core.lifecycle import OWNED
 from longshore.core.lookahead import before_barred, not_blamed
-from longshore.core.placement import SlotOffers, Woken, first_bytes, kept_slots, maker_of_files
+from longshore.core.placement import SlotOffers, Woken, first_bytes, maker_of_files
 from longshore.core.publishing import published_bytes
 from longshore.core.recovery import can_recover, of_lost_turn
 from longshore.core.retention import Seen, Walk
@@ -304,12 +304,11 @@ class MemoryStore(
         if claim.ahead is not None:
             free = [*takewhile(lambda row: not self._is_limited(row), free)]
         best = first_bytes(free, lambda row: len(row.job.args), room)
-        if claim.keeps:
-            slots = kept_slots([last_worker(one.job.options, one.job.args) for one in best], slots)
+        placed = self._kept(claim, best, slots)
         waits = [row.waited_s(self._now) for row in best]
         claimed = [
             structs.replace(self._start(row, slot), waited_s=waited_s)
-            for row, slot, waited_s in zip(best, slots, waits, strict=False)
+            for row, slot, waited_s in zip(best, placed, waits, strict=False)
         ]
         return claimed, len(free) < len(first)
 

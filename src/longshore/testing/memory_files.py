@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.core.placement import kept_slots
 from longshore.core.publishing import published, without_outputs
+from longshore.core.turns import last_worker
 from longshore.errors import InvalidInput
 from longshore.model.ends import End
 from longshore.model.fileset import (
@@ -20,9 +22,12 @@ from longshore.model.fileset import (
     PinVerdict,
     StoredBlob,
 )
+from longshore.model.worker import Claim, SessionKey
+from longshore.payload.needed_files import MOST_PARENTS, Needing, wishes
 from longshore.store.rows import other_size
 from longshore.testing.memory_file_rows import ManifestRow
 from longshore.testing.memory_reads import MemoryReads
+from longshore.testing.memory_rows import JobRow
 
 
 class MemoryFiles(MemoryReads):
@@ -34,6 +39,23 @@ class MemoryFiles(MemoryReads):
         if row is None or row.state not in OWNED or row.job.token != holder.token:
             return 0
         return row.job.round
+
+    def _kept(
+        self, claim: Claim, rows: Sequence[JobRow], slots: Sequence[SessionKey]
+    ) -> Sequence[SessionKey]:
+        """The slots in the order of the jobs: of whom had a turn last, or of whom has files."""
+        if claim.keeps:
+            jobs = [row.job for row in rows]
+            return kept_slots([last_worker(job.options, job.args) for job in jobs], slots)
+        if claim.at_hand is None:
+            return slots
+        needing = [Needing(one.job.id, one.job.kind, one.job.args, one.job.attempt) for one in rows]
+        return kept_slots(wishes(claim.at_hand, needing, slots, self._depends_on), slots)
+
+    def _depends_on(self, job: UUID) -> list[UUID]:
+        node = self._node(job)
+        jobs = self._groups[node.group].jobs
+        return [jobs[place] for place in node.node.after if place in jobs][:MOST_PARENTS]
 
     def _with_versions(self, end: End) -> End:
         """The end. One that brings what its attempt has not sealed publishes nothing."""

@@ -44,6 +44,19 @@ def test_what_it_needs_of_a_worker_is_told(app: longshore.App) -> None:
     assert infos["boxed"].lost_free
 
 
+def test_its_filesets_are_told_with_defaults_filled_in(app: longshore.App) -> None:
+    app.command(
+        "sum",
+        ["sum", "{year}"],
+        inputs=["photos@3", {"fileset": "{album}-{year}"}, {"from": "{step}"}],
+        outputs=["sums-{year}"],
+        defaults={"year": 2026},
+    )
+    info = app.handlers()["sum"].info
+    assert info.inputs == ("photos@3", "{album}-2026", "")
+    assert info.outputs == ("sums-2026",)
+
+
 def test_no_process_of_programs_opens_the_apps_resources(app: longshore.App) -> None:
     app.command("plain", ["true"])
     app.on_start(lambda: None)

@@ -424,3 +424,49 @@ def test_a_claim_of_turns_offers_the_slots_of_all_workers() -> None:
     assert (len(claim.slots), len({*claim.slots}), claim.keeps) == (8, 2, True)
     scheduler.lanes.claimed([claim], {FETCH.hash: 2, turns.hash: 1})
     assert claims_of(scheduler) == []
+
+
+def reading(*, slots: int, workers: int = 2) -> tuple[Scheduler, list[Worker]]:
+    """Workers of a kind with files, and of another; no lane has ready jobs."""
+    scheduler = Scheduler(1000, Patience(1.0, 1.0))
+    kinds = {"resize": KindInfo(files=True), "fetch": KindInfo()}
+    some = [
+        Worker(WorkerInfo(id=new_id(), kinds=kinds, pools={Pool.COROUTINE: slots}))
+        for _ in range(workers)
+    ]
+    for one in some:
+        scheduler.joined(one)
+    scheduler.add_lanes([FETCH, RESIZE])
+    return scheduler, some
+
+
+def test_a_claim_of_jobs_with_files_says_who_has_which_and_offers_all_slots() -> None:
+    scheduler, workers = reading(slots=4)
+    scheduler.lanes.add_ready({RESIZE.hash: 1})
+    [claim] = claims_of(scheduler)
+    assert (claim.at_hand, len(claim.slots)) == (None, 1), "nobody has any files"
+    scheduler.files.note(workers[0].info.id, ["photos"])
+    scheduler.lanes.mark_ready([RESIZE.hash])
+    [claim] = claims_of(scheduler)
+    assert claim.at_hand is not None
+    assert [*claim.at_hand.workers["photos"]] == [workers[0].info.id]
+    assert claim.at_hand.kinds.keys() == {"resize"}
+    assert len(claim.slots) == 8
+
+
+def test_a_claim_of_jobs_without_files_is_as_it_always_was() -> None:
+    scheduler, workers = reading(slots=4)
+    scheduler.files.note(workers[0].info.id, ["photos"])
+    scheduler.lanes.add_ready({FETCH.hash: 1})
+    [claim] = claims_of(scheduler)
+    assert (claim.at_hand, len(claim.slots)) == (None, 1)
+
+
+def test_a_submit_starts_where_its_files_are() -> None:
+    scheduler, workers = reading(slots=2, workers=3)
+    scheduler.files.note(workers[2].info.id, ["photos"])
+    jobs = [a_job(kind="resize") for _ in range(4)]
+    plan = scheduler.plan(jobs, inputs={1: ["photos"], 2: ["photos"], 3: ["photos"]})
+    placed = [slot.worker for slot in plan.slots if slot is not None]
+    assert placed[1:3] == [workers[2].info.id] * 2, "it has two slots"
+    assert workers[2].info.id not in (placed[0], placed[3])

@@ -20,7 +20,7 @@ _LAST: Final = f""",
                     $1::uuid[], encode(substr(j.args, {KEPT_FROM + 1}), 'hex')::uuid
                 )
             END AS kept"""
-_PLACED: Final = """
+PLACED: Final = """
 wish AS MATERIALIZED (
     SELECT w.place, array_agg(w.turn ORDER BY w.turn) AS turns
     FROM slot CROSS JOIN unnest(slot.places) WITH ORDINALITY AS w (place, turn)
@@ -56,5 +56,5 @@ placed AS MATERIALIZED (
 ),"""
 
 CLAIM_KEEPING: Final = CLAIM_FORM.format(
-    last=_LAST, also=", l.kept", placing=_PLACED, place="(SELECT places FROM placed)[l.turn]"
+    last=_LAST, also=", l.kept", placing=PLACED, place="(SELECT places FROM placed)[l.turn]"
 )

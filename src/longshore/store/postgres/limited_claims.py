@@ -53,6 +53,7 @@ from longshore.store.postgres.lane_rules import (
     others,
     ready_lanes,
 )
+from longshore.store.postgres.near_files import Near, near_slots
 from longshore.store.postgres.states import READY, RUNNING
 from longshore.store.rows import unpack_options
 
@@ -85,7 +86,7 @@ class LimitedScan(NamedTuple):
 class LimitedClaim:
     """One claim that met jobs with limits; `known` are keys whose rows are there.
 
-    `is_ruled` says that there are rules for kinds or queues.
+    `is_ruled` says that there are rules for kinds or queues; `near` are workers that have files.
     """
 
     def __init__(
@@ -96,7 +97,9 @@ class LimitedClaim:
         known: Collection[str],
         *,
         is_ruled: bool,
+        near: Near,
     ) -> None:
+        self._near = near
         self._tx = tx
         self._dispatcher = dispatcher
         self._margin_s = margin_s
@@ -231,7 +234,7 @@ class LimitedClaim:
         slots: Sequence[SessionKey],
         of_lane: Mapping[UUID, Sequence[str]],
     ) -> list[Attempt]:
-        workers, sessions, places = slot_columns(slots)
+        workers, sessions, places = slot_columns(near_slots(self._near, [*starts], slots))
         values = workers, sessions, places, self._dispatcher, [*starts], self._margin_s
         rows = await self._tx.fetch(sql.START, *values)
         for lane, count in Counter(row["lane"] for row in rows).items():

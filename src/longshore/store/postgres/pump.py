@@ -50,8 +50,8 @@ from longshore.store.postgres.finish import (
 )
 from longshore.store.postgres.growth import Growth, Refusals
 from longshore.store.postgres.intake import accept
-from longshore.store.postgres.kept_turns import CLAIM_KEEPING
 from longshore.store.postgres.limited_claims import LimitedClaim, open_keys
+from longshore.store.postgres.near_files import way_of
 from longshore.store.postgres.plain_end import END_ONE, PlainEnd
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.publishing import checked_versions, publish_versions
@@ -73,7 +73,6 @@ from longshore.store.postgres.single_turns import (
     wake_next,
 )
 from longshore.store.postgres.sql import (
-    CLAIM,
     FINISH_ALONE,
     SUBMIT_ALONE,
     SUBMIT_ONE,
@@ -539,8 +538,8 @@ class Pump:
         """Goes on from a scan that met a job with limits."""
         left = left_of(claim.slots if slots is None else slots, met.claimed)
         began = self._clock()
-        margin_s, is_ruled = self._expiry_margin_s, met.is_ruled
-        limited = LimitedClaim(tx, dispatcher, margin_s, self._keys, is_ruled=is_ruled)
+        of_claim = dispatcher, self._expiry_margin_s, self._keys
+        limited = LimitedClaim(tx, *of_claim, is_ruled=met.is_ruled, near=met.near)
         lanes = tuple(dict.fromkeys(claim.lanes))
         took = await limited.take(lanes, left, room - met.size)
         first = met._replace(barred=frozenset())
@@ -575,9 +574,9 @@ class Pump:
         look = self.cursors.look(lanes, began)
         workers, sessions, places = slot_columns(slots)
         bounds = self._expiry_margin_s, room, None if claim.ahead is None else sorted(claim.ahead)
-        ranges = zip(*look.ranges, strict=True)
-        statement = CLAIM_KEEPING if claim.keeps else CLAIM
-        rows = await tx.fetch(statement, workers, sessions, places, dispatcher, *ranges, *bounds)
+        way = await way_of(tx, claim, look.ranges, slots)
+        values = (*zip(*look.ranges, strict=True), *bounds, *way.values)
+        rows = await tx.fetch(way.statement, workers, sessions, places, dispatcher, *values)
         cost_s = self._clock() - began
         seen, is_barred, is_ruled = rows[0]["seen"], rows[0]["barred"], rows[0]["ruled"]
         rows = [] if rows[0]["turn"] is None else sorted(rows, key=itemgetter("turn"))
@@ -595,5 +594,5 @@ class Pump:
         is_short = len(rows) < len(slots) and size < room and not is_barred
         contested = frozenset(lanes if seen > len(rows) else ())
         barred = frozenset(lanes if is_barred else ())
-        told = contested, barred, None, is_ruled
+        told = contested, barred, None, is_ruled, way.near
         return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, *told)

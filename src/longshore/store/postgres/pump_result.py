@@ -13,6 +13,7 @@ from longshore.ports import BatchResult
 from longshore.store.postgres.crowds import Held
 from longshore.store.postgres.cursors import Reached, ScanPlan
 from longshore.store.postgres.limited_claims import LimitedScan
+from longshore.store.postgres.near_files import NOBODY, Near
 from longshore.store.postgres.single_turns import Known
 
 
@@ -31,6 +32,8 @@ class ClaimScan(NamedTuple):
     limited: LimitedScan | None = None
     is_ruled: bool = False
     """Whether there are rules of limits for kinds or queues."""
+    near: Near = NOBODY
+    """The workers that have the files of jobs which it may find."""
 
 
 class PumpResult(Struct, frozen=True):

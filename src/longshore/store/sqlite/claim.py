@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import merge
 from itertools import islice, takewhile
 from operator import attrgetter
@@ -25,6 +26,7 @@ from longshore.core.turns import last_worker
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Claim, SessionKey
+from longshore.payload.needed_files import MOST_PARENTS, Needing, wishes
 from longshore.store.rows import unpack_options
 from longshore.store.sqlite.fair import give_turns
 from longshore.store.sqlite.limits import NO_GATES, Asking, LaneGates, admit, hold, lane_gates
@@ -52,6 +54,16 @@ _lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 _payload_bytes = attrgetter("payload_bytes")
 _lane_and_crashes = attrgetter("lane", "crashes")
+_tried = attrgetter("number", "kind", "attempt")
+
+_PARENTS: Final = """
+SELECT p.id FROM job AS j
+JOIN node AS n ON n.job = j.number
+JOIN edge AS e ON e.group_id = n.group_id AND e.child = n.place
+JOIN node AS m ON m.group_id = e.group_id AND m.place = e.parent
+JOIN job AS p ON p.number = m.job
+WHERE j.id = ? LIMIT ?
+"""
 
 Payload = tuple[UUID, Options, bytes]
 
@@ -102,7 +114,8 @@ def claim(
             chosen = _choose(tx, one, fitting, found, len(slots), gates, done)
             if len(free) < len(best) or chosen.is_barred:
                 done.barred.update(one.lanes)
-            took = _place(tx, chosen.jobs, slots, found, expiry_margin_s, keeps=one.keeps)
+            placed = _kept(tx, one, chosen.jobs, slots, found)
+            took = _place(tx, chosen.jobs, placed, found, expiry_margin_s)
             if chosen.starts:
                 hold(tx, chosen.starts, {attempt.number: attempt.token for attempt in took})
             done.claimed.extend(took)
@@ -230,19 +243,39 @@ def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candida
         size = taken
 
 
+def _kept(
+    tx: Transaction,
+    claim: Claim,
+    jobs: Sequence[Candidate],
+    slots: Sequence[SessionKey],
+    found: Mapping[int, Payload],
+) -> Sequence[SessionKey]:
+    """The slots, in the order of the jobs: of whom had a turn last, or of whom has the files."""
+    if claim.keeps:
+        of_jobs = [found[job.number] for job in jobs]
+        return kept_slots([last_worker(options, args) for _, options, args in of_jobs], slots)
+    if claim.at_hand is None:
+        return slots
+    needing = [
+        Needing(found[n][0], kind, found[n][2], tries) for n, kind, tries in map(_tried, jobs)
+    ]
+    near = wishes(claim.at_hand, needing, slots, partial(_parents, tx))
+    return kept_slots(near, slots)
+
+
+def _parents(tx: Transaction, job: UUID) -> list[UUID]:
+    rows = tx.execute(_PARENTS, (job.bytes, MOST_PARENTS)).fetchall()
+    return [UUID(bytes=id) for (id,) in rows]
+
+
 def _place(
     tx: Transaction,
     jobs: Sequence[Candidate],
     slots: Sequence[SessionKey],
     found: Mapping[int, Payload],
     expiry_margin_s: float,
-    *,
-    keeps: bool = False,
 ) -> list[Attempt]:
-    """Gives the i-th job to the i-th slot, under a new token; turns to whom had them last."""
-    if keeps:
-        of_jobs = [found[job.number] for job in jobs]
-        slots = kept_slots([last_worker(options, args) for _, options, args in of_jobs], slots)
+    """Gives the i-th job to the i-th slot, under a new token."""
     claimed = []
     for job, slot in zip(jobs, slots[: len(jobs)], strict=True):
         id, options, args = found[job.number]
