@@ -15,9 +15,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.client.described import described
 from longshore.client.group_plan import GroupPlan
 from longshore.client.kind import SubmitOptions, Terms
-from longshore.client.limit import described_limits
 from longshore.client.located import Entry, at, read
 from longshore.client.pairs import split, value_of
 from longshore.core.callback_limits import as_callback
@@ -366,10 +366,7 @@ class _Reader:
             return self._gate(entry, fields)
         kind, args = self._program(fields) or self._kind(entry, fields)
         on = fields.get("on")
-        options = {name: _plain(fields[name]) for name in _OPTIONS if name in fields}
-        if "limit" in fields:
-            with _at(self._file, fields["limit"].line):
-                options["limit"] = described_limits(options["limit"])
+        options = {name: self._option(name, fields[name]) for name in _OPTIONS if name in fields}
         values = {} if args is None else _plain(args)
         with _at(self._file, entry.line if args is None else args.line):
             packed = pack(values, f"the arguments of job '{kind}'")
@@ -391,6 +388,10 @@ class _Reader:
             refers,
             elements,
         )
+
+    def _option(self, name: str, entry: Entry) -> object:
+        with _at(self._file, entry.line):
+            return described(name, _plain(entry))
 
     def _kind(self, entry: Entry, fields: Mapping[str, Entry]) -> tuple[str, Entry | None]:
         """The kind of a job and its arguments."""

@@ -23,6 +23,8 @@ MOST_WEIGHT: Final = 1000.0
 
 OF_KIND: Final = "kind="
 """What stands for the key of a limit of all jobs of a kind, whatever the kind is."""
+BY_FUNCTION: Final = "()"
+"""What stands for a key that a function of the app makes of each job: nothing else can make it."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -62,9 +64,13 @@ def is_whole(key: str) -> bool:
 def with_some_values(limits: Iterable[JobLimit]) -> tuple[JobLimit, ...]:
     """The limits as they can be checked before each job completes their keys."""
     return tuple(
-        one if is_whole(one.key) else replace(one, key=f"{one.key.removesuffix('=')}=any")
-        for one in limits
+        one if is_whole(one.key) else replace(one, key=_some_key(one.key, place))
+        for place, one in enumerate(limits)
     )
+
+
+def _some_key(key: str, place: int) -> str:
+    return f"function-{place}=any" if key == BY_FUNCTION else f"{key.removesuffix('=')}=any"
 
 
 def limits_for(limits: Iterable[JobLimit], given: Mapping[str, object]) -> tuple[JobLimit, ...]:

@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from longshore import Limit
 from longshore.client import located
 from longshore.client.group_file import read_group
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
 from longshore.errors import InvalidInput, LongshoreError
 from longshore.model.group import Condition, GroupHead, Node
+from longshore.model.limits import JobLimit
+from longshore.model.worker import KindInfo
 from longshore.payload.values import unpack
 
 FLOW = """\
@@ -100,6 +103,18 @@ def test_what_an_app_declares_holds_where_the_file_says_nothing() -> None:
     _, (_, second, third) = described.in_order(fresh_id, declared)
     assert (second.job.queue, second.job.priority) == ("slow", 7)
     assert (third.job.queue, third.job.priority) == ("packing", 7)
+
+
+def test_a_key_that_a_function_makes_is_given_in_the_file() -> None:
+    declared = Terms().but(limit=Limit(1, key=lambda given: "day=a"))
+    told = {"close": Terms.of_kind(KindInfo(terms=declared.advertised()))}
+    text = "name: x\njobs:\n  - kind: close\n    limit: {concurrency: 1, key: day=a}\n"
+    _, [node] = read_group("g.yaml", text.encode()).in_order(fresh_id, told)
+    assert node.job.options.limits == (JobLimit("day=a", 1),)
+    with pytest.raises(
+        InvalidInput, match=r"line 3: .*cannot call it; give the"
+    ):
+        read_group("g.yaml", text[: text.index("    limit")].encode()).in_order(fresh_id, told)
 
 
 def test_json_is_read_as_json() -> None:
