@@ -15,9 +15,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 
 
 def test_every_block_of_the_limits_page_does_what_it_says(tmp_path: Path) -> None:
-    app, script, waited = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    app, script, whole, waited = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "shop.py").write_text(app)
     (tmp_path / "script.py").write_text(script)
+    (tmp_path / "whole.py").write_text(whole)
     (tmp_path / "waited.py").write_text(waited)
     words = ["--app", "shop:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
@@ -32,6 +33,7 @@ def test_every_block_of_the_limits_page_does_what_it_says(tmp_path: Path) -> Non
 
         longshore = str(Path(sys.executable).with_name("longshore"))
         run(sys.executable, "script.py")
+        run(sys.executable, "whole.py")
         assert re.search(r"^\d+\.\d+ s for tenant=acme$", run(sys.executable, "waited.py"), re.M)
         for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
             check_console(block, tmp_path, env)

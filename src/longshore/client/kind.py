@@ -148,7 +148,7 @@ class Terms(Struct, frozen=True, kw_only=True):
         own = {n: getattr(self, n) for n in KindTerms.__struct_fields__ if n not in made}
         limits = tuple(one.declared for one in self.limit)
         fair_by = BY_FUNCTION if callable(self.fair_by) else self.fair_by or ""
-        debounce = self.debounce and self.debounce.declared
+        debounce = None if self.debounce is None else self.debounce.declared
         return KindTerms(**own, limits=limits, debounce=debounce, fair_by=fair_by)
 
     @classmethod

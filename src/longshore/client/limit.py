@@ -11,6 +11,7 @@ from longshore.core import key_limits
 from longshore.core.crowd_limits import why_not_full
 from longshore.core.key_limits import (
     BY_FUNCTION,
+    OF_GROUP,
     OF_KIND,
     is_whole,
     why_no_bounds,
@@ -103,6 +104,15 @@ class Limit:
                 "key='api=maps', or none, to count all actors of the type"
             )
         return structs.replace(self.declared, key=self._key or f"actor={type}")
+
+    def of_group(self) -> JobLimit:
+        """The limit of a group, which counts all of its jobs."""
+        if self._key is not None:
+            raise InvalidInput(
+                f"the limit of a group has the key {self._key!r:.100}; leave it out: it counts the "
+                "jobs of the group. A limit of a job may have a key that other groups share"
+            )
+        return structs.replace(self.declared, key=OF_GROUP)
 
     def of_element(self, kind: str, arguments: Mapping[str, Any], parameter: str) -> JobLimit:
         """The limit of the jobs of a map; that of its own `parameter` each element completes."""

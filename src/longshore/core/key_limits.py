@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -23,6 +24,8 @@ MOST_WEIGHT: Final = 1000.0
 
 OF_KIND: Final = "kind="
 """What stands for the key of a limit of all jobs of a kind, whatever the kind is."""
+OF_GROUP: Final = "group="
+"""What stands for the key of the limit of a group, whatever the group is."""
 BY_FUNCTION: Final = "()"
 """What stands for a key that a function of the app makes of each job: nothing else can make it."""
 
@@ -54,6 +57,11 @@ def why_no_key(key: str) -> str | None:
 def key_of(parameter: str, value: object) -> str:
     """The key of a job that is limited by this argument."""
     return f"{parameter}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def group_key(group: UUID) -> str:
+    """The key of all jobs of a group that has a limit."""
+    return f"{OF_GROUP}{group}"
 
 
 def is_whole(key: str) -> bool:

@@ -198,6 +198,8 @@ class NewGroup(Struct, frozen=True, forbid_unknown_fields=True):
     labels: list[str] = []
     callback: NewCallback | None = None
     """What is called when it has ended."""
+    limit: dict[str, Any] | int | None = None
+    """What limits its jobs together, like `{"concurrency": 5}`; it has no key."""
 
 
 class GroupRetry(Struct, frozen=True, forbid_unknown_fields=True):

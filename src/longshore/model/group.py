@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.job import JobState, Submission
+from longshore.model.limits import JobLimit
 from longshore.model.watcher import Watcher
 
 MOST_AT_ONCE: Final = 1000
@@ -89,6 +90,8 @@ class GroupHead(Struct, frozen=True, omit_defaults=True):
     labels: tuple[str, ...] = ()
     watchers: tuple[Watcher, ...] = ()
     """Who is told when it has ended."""
+    limit: JobLimit | None = None
+    """What limits its jobs together. Its key is `group=`, which the id completes."""
 
 
 class GroupPart(Struct, frozen=True):
@@ -148,6 +151,8 @@ class Group(Struct, frozen=True, kw_only=True):
     """How often it ran: a retry begins another round."""
     watchers: tuple[Watcher, ...] = ()
     """Who is told when it has ended."""
+    limit: JobLimit | None = None
+    """What limits its jobs together, unless a rule for the key of the group does."""
 
 
 class GroupFilter(Struct, frozen=True, omit_defaults=True):
