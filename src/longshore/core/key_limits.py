@@ -16,6 +16,10 @@ MOST_KEYS: Final = 8
 """How many keys a job may count for."""
 MOST_RULES: Final = 1000
 """How many rules there may be: a claim of a job with limits reads all of them."""
+KEYS_FOR_A_LANE: Final = 10
+"""A store forgets so many keys in one transaction for each lane that it may forget."""
+MOST_PAGES: Final = 10
+"""So many such transactions follow each other: what is left waits for the next look."""
 MOST_KEY_CHARS: Final = 200
 MOST_UNITS: Final = 1_000_000_000
 LONGEST_S: Final = 366 * 86_400.0
