@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from longshore.dispatcher.lane_depths import lane_depths
 from longshore.model.ends import Cancelled, End
 from longshore.model.job import JobState, Submission
 from longshore.model.limits import JobLimit, LimitRule, Rate
+from longshore.model.waited import WaitCause
 from longshore.model.worker import Claim
 from longshore.testing.backends import Backend
 from longshore.testing.builders import ENDS, Scene, a_claim, a_job, done, lane
@@ -134,6 +136,36 @@ async def test_a_full_lane_holds_back_no_other_and_moves_no_job(scene: Scene) ->
     assert opened.ready == {}, "no room, and nothing waits behind a key"
     assert await scene.store.remove_limit(KIND)
     assert len(await scene.claim(slot, most=50)) == 39
+
+
+async def test_what_a_closed_lane_waits_is_told_of_its_queue_and_not_of_a_key(scene: Scene) -> None:
+    """No job is put behind anything, so a job tells of a slot: in every store."""
+    slot = await scene.attend()
+    await scene.store.set_limit(LimitRule(QUEUE, 1))
+    jobs = jobs_of(3)
+    await scene.accepted(*jobs)
+    [first] = await scene.claim(slot, most=3)
+    [one] = await lane_depths(scene.store)
+    assert (one.counts[READY], one.behind) == (2, 2), "its queue is full"
+    waiting = await scene.job(jobs[1].id)
+    assert [part.cause for part in waiting.waited] == [WaitCause.SLOT]
+    await scene.finish(done(first))
+    [one] = await lane_depths(scene.store)
+    assert one.behind == 0
+    [second] = await scene.claim(slot, most=3)
+    over = await scene.job(second.id)
+    assert {part.cause for part in over.waited} == {WaitCause.SLOT}
+    view = await scene.store.limit_key(QUEUE)
+    assert (view.stays, view.waited_s) == (0, 0)
+
+
+async def test_a_rate_that_is_spent_holds_its_lanes_back(scene: Scene) -> None:
+    slot = await scene.attend()
+    await scene.store.set_limit(LimitRule(KIND, rate=Rate(1, 3600.0, 1)))
+    await scene.accepted(*jobs_of(3))
+    assert [one.behind for one in await lane_depths(scene.store)] == [0]
+    assert len(await scene.claim(slot, most=3)) == 1
+    assert [one.behind for one in await lane_depths(scene.store)] == [2]
 
 
 async def test_a_lost_workers_places_return(scene: Scene) -> None:

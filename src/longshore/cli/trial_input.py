@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from longshore.cli.file_input import file_bytes, file_name
 from longshore.client.connection import Connection
+from longshore.core.fairness import why_not_fair
 from longshore.core.key_limits import why_no_rule, why_not
 from longshore.core.limits import MAX_DURATION_S
 from longshore.core.rates import parse_rate
@@ -20,9 +21,9 @@ from longshore.model.job import Job, JobFilter
 from longshore.model.limits import JobLimit, LimitRule, Rate
 from longshore.testing.rehearsal import Arrival
 
-OWN_COLUMNS: Final = ("at_s", "run_s", "kind", "queue", "priority", "units", "keys")
+OWN_COLUMNS: Final = ("at_s", "run_s", "kind", "queue", "priority", "units", "keys", "fair")
 """The columns of a trace that are no keys."""
-_OF_RULE: Final = ("concurrency", "rate", "burst")
+_OF_RULE: Final = ("concurrency", "rate", "burst", "weight")
 _PAGE: Final = 500
 
 
@@ -36,8 +37,8 @@ def read_rules(file: str) -> list[LimitRule]:
     tables = document.get("limits")
     if not isinstance(tables, dict) or not tables or len(document) > 1:
         raise InvalidInput(
-            f'{name} has to consist of tables like [limits."tenant=*"], with concurrency, rate '
-            "and burst"
+            f'{name} has to consist of tables like [limits."tenant=*"], with concurrency, rate, '
+            "burst and weight"
         )
     return [_rule(pattern, of, _where(name, text, pattern)) for pattern, of in tables.items()]
 
@@ -49,7 +50,11 @@ def _rule(pattern: str, given: object, where: str) -> LimitRule:
         known = ", ".join(_OF_RULE)
         raise InvalidInput(f"{where}: '{pattern}' has '{unknown[0]}'; a rule has {known}")
     concurrency, burst = _whole(given, "concurrency", where), _whole(given, "burst", where)
-    rule = LimitRule(pattern, concurrency, _rate(given.get("rate"), burst, where))
+    weight = given.get("weight")
+    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float)):
+        raise InvalidInput(f"{where}: weight has to be a number, not {weight!r}")
+    rate = _rate(given.get("rate"), burst, where)
+    rule = LimitRule(pattern, concurrency, rate, weight=weight)
     if why := why_no_rule(rule):
         raise InvalidInput(f"{where}: {why}")
     return rule
@@ -111,6 +116,9 @@ def _arrival(row: Mapping[str | Any, Any], where: str) -> Arrival:
     limits = tuple(JobLimit(key, units=int(units)) for key in keys)
     if why := why_not(limits):
         raise InvalidInput(f"{where}: {why}")
+    fair = row.get("fair", "")
+    if fair and (why := why_not_fair(fair)):
+        raise InvalidInput(f"{where}: {why}")
     return Arrival(
         _number(row, "at_s", where),
         _number(row, "run_s", where),
@@ -118,6 +126,7 @@ def _arrival(row: Mapping[str | Any, Any], where: str) -> Arrival:
         row.get("kind") or "work",
         row.get("queue") or "default",
         int(_number(row, "priority", where, 0, -32768)),
+        fair,
     )
 
 
@@ -171,4 +180,5 @@ def _of_job(job: Job, since: datetime) -> Arrival:
         job.kind,
         job.queue,
         job.priority,
+        job.options.fair,
     )

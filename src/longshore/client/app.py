@@ -42,6 +42,7 @@ from longshore.client.handles import Handles, awaited_of
 from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, CallbackGiven, Kind, SubmitOptions, Terms, calls_of
+from longshore.client.limit import Limit
 from longshore.client.program_kinds import DeclaresPrograms
 from longshore.client.retry_rule import RetryRule
 from longshore.client.schedule_declaring import DeclaresSchedules
@@ -364,16 +365,17 @@ class App(DeclaresPrograms, DeclaresSchedules):
         fail_fast: bool = False,
         labels: Sequence[str] = (),
         callback: CallbackGiven | None = None,
+        limit: Limit | None = None,
         strict: bool = False,
     ) -> GroupBuilder:
         """Begins a group: jobs that depend on each other, submitted as one at the end of a `with`.
 
         With `fail_fast`, the first failure cancels what has not ended. `callback` is a URL that is
-        called when the group has ended. With `strict`, kinds that no live worker serves are
-        refused. Coroutines use `async with`.
+        called when the group has ended. `limit` counts all of its jobs together. With `strict`,
+        kinds that no live worker serves are refused. Coroutines use `async with`.
         """
         plan = GroupPlan(
-            self._new_id(), name, fail_fast=fail_fast, labels=labels, callback=callback
+            self._new_id(), name, fail_fast=fail_fast, labels=labels, callback=callback, limit=limit
         )
         return GroupBuilder(self._access, plan, self._unpacker, strict=strict)
 

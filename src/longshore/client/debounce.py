@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from longshore.client.limit import KeyGiven, check_key, key_of
+from longshore.client.limit import KeyGiven, check_key, key_of, needs_key
 from longshore.core.crowd_limits import why_not_debounced
+from longshore.core.key_limits import BY_FUNCTION
 from longshore.errors import AppError
 from longshore.model.limits import Debounced
 from longshore.payload.values import unpack
@@ -31,18 +32,22 @@ class Debounce:
         check_key(key)
         whole = None if max_wait_s is None else float(max_wait_s)
         self._key = key
-        self.declared = Debounced(key if isinstance(key, str) else "", float(wait_s), whole)
-        """What workers advertise of it; a function has no name there."""
+        self.declared = Debounced(
+            key if isinstance(key, str) else BY_FUNCTION, float(wait_s), whole
+        )
+        """What workers advertise of it."""
         if why := why_not_debounced(self.declared):
             raise AppError(why)
 
     @classmethod
     def advertised(cls, declared: Debounced) -> Debounce:
         """The debounce that a worker advertised."""
-        return cls(declared.wait_s, declared.max_wait_s, key=declared.key)
+        debounce = cls(declared.wait_s, declared.max_wait_s)
+        debounce._key, debounce.declared = declared.key, declared
+        return debounce
 
     def __repr__(self) -> str:
-        return f"<Debounce of {self.declared.key or self._key!r}>"
+        return f"<Debounce of {self._key!r}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Debounce) and (self._key, self.declared) == (
@@ -55,6 +60,8 @@ class Debounce:
 
     def of_job(self, kind: str, args: bytes) -> Debounced:
         """The debounce of one job; its key is that of the arguments."""
+        if self._key == BY_FUNCTION:
+            raise needs_key(kind, "debounce", f"a debounce ({self.declared.wait_s:g} s)")
         arguments: Mapping[str, Any] = unpack(args)
         key = key_of(self._key, kind, arguments)
         return Debounced(key, self.declared.wait_s, self.declared.max_wait_s)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from longshore.client.limit import KeyGiven, check_key, key_of
+from longshore.client.limit import KeyGiven, check_key, key_of, needs_key
 from longshore.core.fairness import why_not_fair
-from longshore.core.key_limits import is_whole
+from longshore.core.key_limits import BY_FUNCTION, is_whole
 from longshore.errors import AppError, InvalidInput
 from longshore.payload.references import references_in
 from longshore.payload.values import unpack
@@ -35,6 +35,8 @@ def fair_by_given(given: object) -> KeyGiven | None:
 
 def fair_key_of(fair_by: KeyGiven, kind: str, args: bytes, *, references: bool = False) -> str:
     """The fair key of a job with these arguments."""
+    if fair_by == BY_FUNCTION:
+        raise needs_key(kind, "fair_by", "a fair_by")
     arguments: Mapping[str, Any] = unpack(args)
     if references:
         arguments = {name: one for name, one in arguments.items() if not any(references_in(one))}
@@ -53,7 +55,7 @@ def fair_key_of_elements(fair_by: KeyGiven, kind: str, args: bytes, parameter: s
     """The fair key of the jobs of a map; that of its own `parameter` each element completes."""
     if fair_by == parameter:
         return parameter
-    if callable(fair_by):
+    if callable(fair_by) or fair_by == BY_FUNCTION:
         raise InvalidInput(
             f"job '{kind}' has a function as fair_by, which nothing can ask for the elements of a "
             f"map; name a parameter, like fair_by='{parameter}', or a whole key"

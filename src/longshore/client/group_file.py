@@ -15,9 +15,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.client.described import described, described_limits
 from longshore.client.group_plan import GroupPlan
 from longshore.client.kind import SubmitOptions, Terms
-from longshore.client.limit import described_limits
+from longshore.client.limit import Limit
 from longshore.client.located import Entry, at, read
 from longshore.client.pairs import split, value_of
 from longshore.core.callback_limits import as_callback
@@ -36,7 +37,7 @@ from longshore.payload.values import pack
 
 BODY: Final = "the body"
 """How errors call the body of a request."""
-_FIELDS: Final = ("name", "fail_fast", "labels", "callback", "jobs")
+_FIELDS: Final = ("name", "fail_fast", "labels", "callback", "limit", "jobs")
 _OPTIONS: Final = tuple(sorted(SubmitOptions.__annotations__.keys() - {"id", "run_at", "callback"}))
 _PROGRAMS: Final = {"command": COMMAND_KIND, "container": CONTAINER_KIND}
 """What stands for `kind` and `args` if the job is a program."""
@@ -104,6 +105,7 @@ class GroupFile(Struct, frozen=True):
     labels: tuple[str, ...]
     jobs: tuple[FileJob, ...]
     callback: CallbackWatcher | None = None
+    limit: Limit | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -126,6 +128,7 @@ class GroupFile(Struct, frozen=True):
             fail_fast=self.fail_fast,
             labels=self.labels,
             callback=self.callback,
+            limit=self.limit,
         )
         lines: dict[str, int] = {}
         for job in self.jobs:
@@ -314,7 +317,19 @@ class _Reader:
             tuple(self._texts(fields.get("labels"), "labels")),
             tuple(jobs),
             self._callback(fields.get("callback")),
+            self._limit(fields.get("limit")),
         )
+
+    def _limit(self, entry: Entry | None) -> Limit | None:
+        """The limit of the whole group."""
+        if entry is None or entry.value is None:
+            return None
+        with _at(self._file, entry.line):
+            found = described_limits(_plain(entry))
+            if len(found) != 1:
+                raise InvalidInput("a group has one limit; give one number or one map")
+            found[0].of_group()  # which raises if it has a key
+        return found[0]
 
     def _callback(self, entry: Entry | None) -> CallbackWatcher | None:
         if entry is None:
@@ -366,10 +381,7 @@ class _Reader:
             return self._gate(entry, fields)
         kind, args = self._program(fields) or self._kind(entry, fields)
         on = fields.get("on")
-        options = {name: _plain(fields[name]) for name in _OPTIONS if name in fields}
-        if "limit" in fields:
-            with _at(self._file, fields["limit"].line):
-                options["limit"] = described_limits(options["limit"])
+        options = {name: self._option(name, fields[name]) for name in _OPTIONS if name in fields}
         values = {} if args is None else _plain(args)
         with _at(self._file, entry.line if args is None else args.line):
             packed = pack(values, f"the arguments of job '{kind}'")
@@ -391,6 +403,10 @@ class _Reader:
             refers,
             elements,
         )
+
+    def _option(self, name: str, entry: Entry) -> object:
+        with _at(self._file, entry.line):
+            return described(name, _plain(entry))
 
     def _kind(self, entry: Entry, fields: Mapping[str, Entry]) -> tuple[str, Entry | None]:
         """The kind of a job and its arguments."""

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from longshore.client.connection import Connection, wire_size
 from longshore.client.kind import CallbackGiven
+from longshore.client.limit import Limit
 from longshore.client.tracing import sending
 from longshore.core.additions import check_addition
 from longshore.core.callback_limits import as_callback
@@ -88,12 +89,16 @@ class GroupPlan:
         fail_fast: bool = False,
         labels: Sequence[str] = (),
         callback: CallbackGiven | None = None,
+        limit: Limit | None = None,
         ending: str = "",
     ) -> None:
         if isinstance(labels, str) or not isinstance(labels, Sequence):
             raise InvalidInput(f"labels is {labels!r}; give a list of texts")
         watchers = () if callback is None else (as_callback(callback),)
-        self.head = GroupHead(id, name, 0, fail_fast, tuple(labels), watchers)
+        if not isinstance(limit, Limit | None):
+            raise InvalidInput(f"limit is {limit!r:.100}; give a group one Limit, like Limit(5)")
+        most = None if limit is None else limit.of_group()
+        self.head = GroupHead(id, name, 0, fail_fast, tuple(labels), watchers, most)
         with naming(self.head):
             check_head(self.head, _ANY_NUMBER)
         self.jobs: list[PlannedJob] = []

@@ -22,19 +22,20 @@ from longshore.client.results import to_builtin_arguments
 from longshore.client.tracing import sending
 from longshore.core.callback_limits import as_callback
 from longshore.core.crowd_limits import why_not_debounced, why_not_full
-from longshore.core.key_limits import why_not, with_some_values
+from longshore.core.key_limits import BY_FUNCTION, why_not, with_some_values
 from longshore.core.limits import check_submission
 from longshore.core.resources import checked, parse, shape_of, split, with_shape
 from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.group import MAP
 from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Job, Options, RetryPolicy, Submission
-from longshore.model.limits import Debounced, JobLimit
+from longshore.model.limits import JobLimit
 from longshore.model.watcher import CallbackWatcher
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.maps import MapPattern, check_map, pack_map
 from longshore.payload.references import escaped, refuse_outside_a_group
 from longshore.payload.result_reference import ResultReference
+from longshore.payload.values import pack
 from longshore.wire.messages import SubmitAnswer
 
 P = ParamSpec("P")
@@ -145,9 +146,9 @@ class Terms(Struct, frozen=True, kw_only=True):
         """The terms that workers advertise, for submits by name."""
         made = {"limits", "debounce", "fair_by"}
         own = {n: getattr(self, n) for n in KindTerms.__struct_fields__ if n not in made}
-        limits = tuple(one.declared for one in self.limit if one.declared.key)
-        fair_by = self.fair_by if isinstance(self.fair_by, str) else ""
-        debounce = _named(self.debounce)
+        limits = tuple(one.declared for one in self.limit)
+        fair_by = BY_FUNCTION if callable(self.fair_by) else self.fair_by or ""
+        debounce = None if self.debounce is None else self.debounce.declared
         return KindTerms(**own, limits=limits, debounce=debounce, fair_by=fair_by)
 
     @classmethod
@@ -203,16 +204,20 @@ class Terms(Struct, frozen=True, kw_only=True):
         return structs.replace(job, options=structs.replace(job.options, limits=limits))
 
     def submission(
-        self, id: UUID, kind: str, args: bytes, *, references: bool = False
+        self, id: UUID, kind: str, args: bytes, *, references: bool = False, raw: bool = False
     ) -> Submission:
-        """A job on these terms; raises `InvalidInput` if it breaks a limit."""
+        """A job on these terms; raises `InvalidInput` if it breaks a limit.
+
+        The arguments of a `raw` job are bytes, so none of its keys can be that of a parameter.
+        """
         limits: tuple[JobLimit, ...] = ()
-        if self.limit and args:
-            limits = limits_of(self.limit, kind, args, references=references)
-        debounce = self.debounce.of_job(kind, args) if self.debounce and args else None
+        named = _NO_ARGUMENTS if raw else args
+        if self.limit and named:
+            limits = limits_of(self.limit, kind, named, references=references)
+        debounce = self.debounce.of_job(kind, named) if self.debounce and named else None
         fair = ""
-        if self.fair_by is not None and args:
-            fair = fair_key_of(self.fair_by, kind, args, references=references)
+        if self.fair_by is not None and named:
+            fair = fair_key_of(self.fair_by, kind, named, references=references)
         submission = Submission(
             id,
             kind,
@@ -229,6 +234,7 @@ class Terms(Struct, frozen=True, kw_only=True):
                 labels=self.labels,
                 expires_s=self.expires_s,
                 references=references,
+                raw=raw,
                 watchers=() if self.callback is None else (self.callback,),
                 resources=self.resources,
                 limits=limits,
@@ -238,11 +244,6 @@ class Terms(Struct, frozen=True, kw_only=True):
         )
         check_submission(submission)
         return submission
-
-
-def _named(debounce: Debounce | None) -> Debounced | None:
-    """What workers advertise of a debounce: nothing, if a function makes its keys."""
-    return debounce.declared if debounce is not None and debounce.declared.key else None
 
 
 def _shape(given: object) -> str:
@@ -261,6 +262,8 @@ def _shape(given: object) -> str:
 def _without_defaults(plain: Struct, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value != getattr(plain, name)}
 
+
+_NO_ARGUMENTS = pack({}, "no arguments")
 
 _POLICY_FIELDS = {
     "backoff_s": "backoff_s",

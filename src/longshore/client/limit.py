@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from msgspec import structs
 
 from longshore.core import key_limits
 from longshore.core.crowd_limits import why_not_full
-from longshore.core.key_limits import OF_KIND, is_whole, why_no_bounds, why_no_key, why_not
+from longshore.core.key_limits import (
+    BY_FUNCTION,
+    OF_GROUP,
+    OF_KIND,
+    is_whole,
+    why_no_bounds,
+    why_no_key,
+    why_not,
+)
+from longshore.core.key_words import bounds_words
 from longshore.core.rates import parse_rate
 from longshore.errors import AppError, InvalidInput
 from longshore.model.limits import Full, JobLimit
@@ -54,21 +63,22 @@ class Limit:
             raise AppError(why)
         check_key(key)
         self._key = key
-        name = OF_KIND if key is None else key if isinstance(key, str) else ""
+        name = OF_KIND if key is None else key if isinstance(key, str) else BY_FUNCTION
         self.declared = JobLimit(name, concurrency, made, units, _full(full))
-        """What workers advertise of it; a function has no name there."""
+        """What workers advertise of it."""
         if why := why_not_full([self.declared]):
             raise AppError(why)
 
     @classmethod
     def advertised(cls, declared: JobLimit) -> Limit:
         """The limit that a worker advertised."""
-        limit = cls(key=None if declared.key == OF_KIND else declared.key, units=declared.units)
+        limit = cls(units=declared.units)
+        limit._key = None if declared.key == OF_KIND else declared.key
         limit.declared = declared
         return limit
 
     def __repr__(self) -> str:
-        return f"<Limit of {self.declared.key or self._key!r}>"
+        return f"<Limit of {self._key or self.declared.key!r}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Limit) and (self._key, self.declared) == (
@@ -81,6 +91,9 @@ class Limit:
 
     def of_job(self, kind: str, arguments: Mapping[str, Any]) -> JobLimit:
         """The limit of one job; its key is that of the arguments."""
+        if self._key == BY_FUNCTION:
+            words = bounds_words(self.declared.concurrency, self.declared.rate)
+            raise needs_key(kind, "limit", f"a limit ({words})")
         return structs.replace(self.declared, key=key_of(self._key, kind, arguments))
 
     def of_turns(self, type: str) -> JobLimit:
@@ -92,11 +105,20 @@ class Limit:
             )
         return structs.replace(self.declared, key=self._key or f"actor={type}")
 
+    def of_group(self) -> JobLimit:
+        """The limit of a group, which counts all of its jobs."""
+        if self._key is not None:
+            raise InvalidInput(
+                f"the limit of a group has the key {self._key!r:.100}; leave it out: it counts the "
+                "jobs of the group. A limit of a job may have a key that other groups share"
+            )
+        return structs.replace(self.declared, key=OF_GROUP)
+
     def of_element(self, kind: str, arguments: Mapping[str, Any], parameter: str) -> JobLimit:
         """The limit of the jobs of a map; that of its own `parameter` each element completes."""
         if self._key == parameter:
             return self.declared
-        if callable(self._key):
+        if callable(self._key) or self._key == BY_FUNCTION:
             raise InvalidInput(
                 f"job '{kind}' has a limit whose key is a function, which nothing can ask for the "
                 f"elements of a map; name a parameter, like key='{parameter}', or a whole key"
@@ -126,6 +148,15 @@ def key_of(key: KeyGiven | None, kind: str, arguments: Mapping[str, Any]) -> str
     return key_limits.key_of(key, arguments[key])
 
 
+def needs_key(kind: str, option: str, what: str) -> InvalidInput:
+    """The error of a submit by name, which cannot call the function that makes a key."""
+    return InvalidInput(
+        f"job '{kind}' has {what} whose key a function of its app makes, and a submit by name "
+        f"cannot call it; give the submit its own {option} with a whole key, like day=monday, or "
+        "say that it has none"
+    )
+
+
 def _full(given: str) -> Full:
     try:
         return Full(given)
@@ -140,34 +171,6 @@ def limits_given(given: object) -> tuple[Limit, ...]:
         if not isinstance(one, Limit):
             raise InvalidInput(f"limit is {one!r:.100}; give Limit(3, key='tenant')")
     return tuple(some)
-
-
-_FIELDS: Final = ("concurrency", "key", "rate", "burst", "units")
-
-
-def described_limits(given: object) -> tuple[Limit, ...]:
-    """The limits that a file describes: a number, `{concurrency: 3, key: …}`, a list, or none."""
-    some = given if isinstance(given, list) else [] if given is None else [given]
-    return tuple(map(_described, some))
-
-
-def _described(given: object) -> Limit:
-    if isinstance(given, int) and not isinstance(given, bool):
-        return Limit(given)
-    if not isinstance(given, dict) or not given.keys() <= set(_FIELDS):
-        raise InvalidInput(
-            f"limit is {given!r:.100}; give a number, or some of {', '.join(_FIELDS)}, like "
-            "{concurrency: 3, key: tenant}"
-        )
-    for name, value in given.items():
-        wanted = str if name in ("key", "rate") else int
-        if type(value) is not wanted:
-            words = "text" if wanted is str else "a whole number"
-            raise InvalidInput(f"{name} of a limit is {value!r:.100}; it must be {words}")
-    try:
-        return Limit(**given)
-    except AppError as error:
-        raise InvalidInput(str(error)) from None
 
 
 def limits_of(

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from longshore.client.described import described
 from longshore.client.kind import Terms
 from longshore.core.schedule_limits import check_schedule
 from longshore.errors import InvalidInput
@@ -84,7 +85,8 @@ def _job(
     if not isinstance(args, dict):
         raise InvalidInput("the `args` of its job are no object of names and values")
     packed = pack(args, f"the arguments of job '{kind}'")
-    return terms.get(kind, Terms()).but(**fields).submission(new_id(), kind, packed)
+    options = {name: described(name, value) for name, value in fields.items()}
+    return terms.get(kind, Terms()).but(**options).submission(new_id(), kind, packed)
 
 
 def _group_file(given: Mapping[str, Any]) -> Any:

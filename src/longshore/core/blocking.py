@@ -36,7 +36,7 @@ CAUSES: Final[dict[Cause, str]] = {
     Cause.GATE: "is a gate of a group, and nobody has opened it",
     Cause.DISPATCHER: "is run by no worker: a dispatcher is about to count it, or take it apart",
     Cause.PAUSED_QUEUE: "is in a queue that is paused",
-    Cause.LIMIT: "is behind a key whose limit lets no more begin",
+    Cause.LIMIT: "is behind a key, or of a kind or queue, whose limit lets no more begin",
     Cause.LANE_LIMIT: "is of a queue, kind and target past `max_lanes`: no dispatcher looks there",
     Cause.NO_WORKER: "is of a kind, queue and target that no live worker serves",
     Cause.SILENT_DISPATCHER: "could only go to workers whose dispatcher is silent",

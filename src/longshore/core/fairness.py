@@ -141,9 +141,14 @@ def settled(account: Account, usual_s: float, runs: int, total_s: float) -> Acco
 
 def weight_of(key: str, rules: Iterable[LimitRule]) -> float:
     """The weight of a key: that of the most specific rule about it which has one, or else 1."""
-    found = [one for one in rules if one.weight is not None and matches(one.pattern, key)]
-    best = max(found, key=specific, default=None)
+    best = weighing(key, rules)
     return 1.0 if best is None or best.weight is None else best.weight
+
+
+def weighing(key: str, rules: Iterable[LimitRule]) -> LimitRule | None:
+    """The rule that has the weight of a key; None if none has."""
+    found = [one for one in rules if one.weight is not None and matches(one.pattern, key)]
+    return max(found, key=specific, default=None)
 
 
 def front_of(first_fair: int | None, furthest: int | None, seen: int) -> int | None:

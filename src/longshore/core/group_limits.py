@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from msgspec import structs
 
 from longshore.core.crowd_limits import IN_GROUP, check_no_crowd
+from longshore.core.key_limits import OF_GROUP, group_key, why_not, with_some_values
 from longshore.core.limits import (
     MAX_NAME_CHARS,
     check_labels,
@@ -19,6 +21,7 @@ from longshore.core.limits import (
 from longshore.errors import InvalidInput, LongshoreError, TooLarge, from_code
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupHead, GroupPart, Node
 from longshore.model.job import Options, Submission
+from longshore.model.limits import Full, JobLimit
 from longshore.model.reports import OutboxNode
 
 MAX_PART_NODES: Final = 5_000
@@ -60,6 +63,7 @@ def check_head(head: GroupHead, max_jobs: int) -> None:
     check_text("the group's name", head.name, MAX_NAME_CHARS)
     check_labels(head.labels)
     check_watchers(head.watchers)
+    _check_limit(head.limit)
     if head.jobs < 0:
         raise InvalidInput(f"a group of {head.jobs} jobs cannot be; give 0 or more")
     if head.jobs > max_jobs:
@@ -67,6 +71,37 @@ def check_head(head: GroupHead, max_jobs: int) -> None:
             f"it has {head.jobs:,} jobs, and max_group_jobs is {max_jobs:,}: make several groups, "
             "or raise max_group_jobs"
         )
+
+
+def _check_limit(limit: JobLimit | None) -> None:
+    if limit is None:
+        return
+    if limit.key != OF_GROUP:
+        raise InvalidInput(
+            f"the limit of a group has the key '{limit.key:.50}'; leave it out: it counts the jobs "
+            "of the group"
+        )
+    if limit.full is not Full.WAIT:
+        raise InvalidInput(
+            f"the limit of a group says full='{limit.full}', which {IN_GROUP}; leave out full"
+        )
+    if why := why_not(with_some_values([limit])):
+        raise InvalidInput(why)
+
+
+def in_group(job: Submission, group: UUID, limit: JobLimit) -> Submission:
+    """The job as a group with this limit has it: it counts for the group's key, too."""
+    if job.kind in NOT_RUN:
+        return job
+    own = structs.replace(limit, key=group_key(group))
+    limits = (*(one for one in job.options.limits if one.key != own.key), own)
+    return structs.replace(job, options=structs.replace(job.options, limits=limits))
+
+
+def out_of_group(job: Submission, group: UUID) -> Submission:
+    """The job without the key of this group."""
+    limits = tuple(one for one in job.options.limits if one.key != group_key(group))
+    return structs.replace(job, options=structs.replace(job.options, limits=limits))
 
 
 def check_part(part: GroupPart, edges: int, max_jobs: int, max_edges: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -15,6 +16,10 @@ MOST_KEYS: Final = 8
 """How many keys a job may count for."""
 MOST_RULES: Final = 1000
 """How many rules there may be: a claim of a job with limits reads all of them."""
+KEYS_FOR_A_LANE: Final = 10
+"""A store forgets so many keys in one transaction for each lane that it may forget."""
+MOST_PAGES: Final = 10
+"""So many such transactions follow each other: what is left waits for the next look."""
 MOST_KEY_CHARS: Final = 200
 MOST_UNITS: Final = 1_000_000_000
 LONGEST_S: Final = 366 * 86_400.0
@@ -23,6 +28,10 @@ MOST_WEIGHT: Final = 1000.0
 
 OF_KIND: Final = "kind="
 """What stands for the key of a limit of all jobs of a kind, whatever the kind is."""
+OF_GROUP: Final = "group="
+"""What stands for the key of the limit of a group, whatever the group is."""
+BY_FUNCTION: Final = "()"
+"""What stands for a key that a function of the app makes of each job: nothing else can make it."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -54,6 +63,11 @@ def key_of(parameter: str, value: object) -> str:
     return f"{parameter}={str(value).lower() if isinstance(value, bool) else value}"
 
 
+def group_key(group: UUID) -> str:
+    """The key of all jobs of a group that has a limit."""
+    return f"{OF_GROUP}{group}"
+
+
 def is_whole(key: str) -> bool:
     """Whether this names a key; otherwise an argument or the kind of the job completes it."""
     return "=" in key[:-1]
@@ -62,9 +76,13 @@ def is_whole(key: str) -> bool:
 def with_some_values(limits: Iterable[JobLimit]) -> tuple[JobLimit, ...]:
     """The limits as they can be checked before each job completes their keys."""
     return tuple(
-        one if is_whole(one.key) else replace(one, key=f"{one.key.removesuffix('=')}=any")
-        for one in limits
+        one if is_whole(one.key) else replace(one, key=_some_key(one.key, place))
+        for place, one in enumerate(limits)
     )
+
+
+def _some_key(key: str, place: int) -> str:
+    return f"function-{place}=any" if key == BY_FUNCTION else f"{key.removesuffix('=')}=any"
 
 
 def limits_for(limits: Iterable[JobLimit], given: Mapping[str, object]) -> tuple[JobLimit, ...]:

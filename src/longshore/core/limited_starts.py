@@ -126,8 +126,12 @@ class Starts:
 
     def closed(self, keys: Iterable[str]) -> Closed | None:
         """Whether one of these keys lets no job begin that takes one unit; None if all let one."""
-        full = (one for key in keys if not self.room(one := JobLimit(key)))
-        return next((Closed(self.until(one)) for one in full), None)
+        key = self.full_of(keys)
+        return None if key is None else Closed(self.until(JobLimit(key)))
+
+    def full_of(self, keys: Iterable[str]) -> str | None:
+        """The first of these keys that lets no job begin that takes one unit."""
+        return next((key for key in keys if not self.room(JobLimit(key))), None)
 
     def until(self, limit: JobLimit) -> int | None:
         """When the rate of its key lets such a job begin; None if it has none, or it may now."""

@@ -11,8 +11,9 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.actor_limits import check_history, check_listed_names
+from longshore.core.crowd_limits import why_not_debounced
 from longshore.core.fairness import needs_value, why_not_fair
-from longshore.core.key_limits import why_not, with_some_values
+from longshore.core.key_limits import BY_FUNCTION, why_no_key, why_not, with_some_values
 from longshore.core.limits import (
     RESERVED_PREFIX,
     check_length,
@@ -25,9 +26,8 @@ from longshore.core.programs import MAX_FILESETS
 from longshore.core.resources import checked, with_shape
 from longshore.errors import InvalidInput
 from longshore.model.group import NOT_RUN
-from longshore.model.limits import JobLimit
 from longshore.model.program import FREE_KINDS
-from longshore.model.worker import KindInfo, Parameter, WorkerInfo
+from longshore.model.worker import KindInfo, KindTerms, Parameter, WorkerInfo
 
 MAX_TEXT_CHARS: Final = 300
 """For a worker's name, its host, and its `process`."""
@@ -114,15 +114,24 @@ def _check_kind(kind: str, about: KindInfo) -> None:
     check_target(with_shape(about.terms.target, about.terms.resources), about.terms.resources)
     check_priority(about.terms.priority)
     check_retry(about.terms.retry)
-    _check_limits(kind, about.terms.limits)
-    fair_by = about.terms.fair_by
-    if fair_by and (why := why_not_fair(f"{fair_by}=any" if needs_value(fair_by) else fair_by)):
+    _check_keys(kind, about.terms)
+
+
+def _check_keys(kind: str, terms: KindTerms) -> None:
+    why = why_not(with_some_values(terms.limits))
+    if terms.debounce is not None:
+        why = why or why_no_key(_completed(terms.debounce.key)) or why_not_debounced(terms.debounce)
+    if terms.fair_by:
+        why = why or why_not_fair(_completed(terms.fair_by))
+    if why:
         raise InvalidInput(f"kind '{kind}': {why}")
 
 
-def _check_limits(kind: str, limits: tuple[JobLimit, ...]) -> None:
-    if why := why_not(with_some_values(limits)):
-        raise InvalidInput(f"kind '{kind}': {why}")
+def _completed(key: str) -> str:
+    """The key as it can be checked before a job completes it."""
+    if key == BY_FUNCTION:
+        return "function=any"
+    return f"{key}=any" if needs_value(key) else key
 
 
 def _check_parameters(kind: str, parameters: tuple[Parameter, ...]) -> None:

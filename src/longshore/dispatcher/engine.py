@@ -185,7 +185,7 @@ class Dispatcher:
         callbacks = callback_terms(settings)
         watchers = partial(tell_watchers, store, scheduler, commits, alarms, callbacks)
         firing = partial(fire_schedules, self._schedules, alarms.schedules)
-        limits = LimitUpkeep(store, scheduler, commits, alarms.limits)
+        limits = LimitUpkeep(here, scheduler, commits, alarms.limits)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [
             Every(settings.renew_s, self._renew),

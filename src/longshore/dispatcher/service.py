@@ -44,6 +44,7 @@ from longshore.dispatcher.actor_service import ActorService, Caller
 from longshore.dispatcher.bulk_service import BulkService
 from longshore.dispatcher.draining import drained
 from longshore.dispatcher.file_service import FileService
+from longshore.dispatcher.lane_depths import lane_depths
 from longshore.dispatcher.limit_service import LimitService
 from longshore.dispatcher.log_pages import log_page
 from longshore.dispatcher.pruner import configured
@@ -404,7 +405,7 @@ class Service:
 
     async def lanes(self) -> list[LaneView]:
         """Every lane that holds jobs, and what holds its ready ones back."""
-        return lane_views(await self._store.depths(), await self.workers())
+        return lane_views(await lane_depths(self._store), await self.workers())
 
     async def hello(self) -> m.HelloAnswer:
         """Which dispatcher answers."""

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from longshore.client import etcdq, jsonable
 from longshore.client.callbacks import callbacks_of
+from longshore.client.described import described
 from longshore.client.kind import Terms
 from longshore.client.searching import searched
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
@@ -31,7 +32,7 @@ from longshore.gateway.asking import asked_by, asking
 from longshore.gateway.batches import fingerprint, guard_of, of_batch
 from longshore.gateway.bodies import decoded, lines
 from longshore.gateway.ids import has_key, new_id
-from longshore.gateway.models import CallbackParts, Label, NewJob, NewJobs, Number, Seconds
+from longshore.gateway.models import Label, NewJob, NewJobs, Number, Seconds
 from longshore.gateway.operation import Call, answer
 from longshore.gateway.problems import KeyReused
 from longshore.model.ids import parse_ref
@@ -106,6 +107,9 @@ _OPTIONS: Final = tuple(
 )
 
 
+_IN_PARTS: Final = ("callback", "limit", "debounce")
+
+
 async def submit(call: Call) -> Response:
     """Submits one job, or many. The first one tells whether the request is a repeat."""
     query = call.query(SubmitQuery)
@@ -174,16 +178,17 @@ def _placed(place: int | None, job: NewJob, id: UUID, terms: Terms) -> Submissio
 
 def _submission(job: NewJob, id: UUID, terms: Terms) -> Submission:
     given = {name: getattr(job, name) for name in _OPTIONS}
-    chosen = {name: value for name, value in given.items() if value is not UNSET}
-    if isinstance(parts := chosen.get("callback"), CallbackParts):
-        chosen["callback"] = msgspec.to_builtins(parts)
+    chosen = {name: _option(name, value) for name, value in given.items() if value is not UNSET}
     if job.data is UNSET:
         args = pack(job.args, f"the arguments of job '{job.kind}'")
         return terms.but(**chosen).submission(id, job.kind, args)
     if job.args:
         raise InvalidInput(f"job '{job.kind}' has data, so it is raw; leave out args")
-    raw = Terms().but(**chosen).submission(id, job.kind, job.data)
-    return structs.replace(raw, options=structs.replace(raw.options, raw=True))
+    return terms.but(**chosen).submission(id, job.kind, job.data, raw=True)
+
+
+def _option(name: str, value: object) -> object:
+    return described(name, msgspec.to_builtins(value)) if name in _IN_PARTS else value
 
 
 async def _is_there(call: Call, job: NewJob, id: UUID) -> bool:

@@ -12,6 +12,7 @@ from longshore.core.access import MAX_SCOPE_NAMES, MAX_TOKEN_NAME_CHARS
 from longshore.core.actor_limits import MAX_VERSION
 from longshore.core.addresses import MAX_URL_CHARS
 from longshore.core.callback_limits import MAX_HEADERS
+from longshore.core.key_limits import MOST_KEY_CHARS, MOST_KEYS
 from longshore.core.limits import (
     MAX_ATTEMPTS,
     MAX_BACKOFF_FACTOR,
@@ -32,6 +33,7 @@ from longshore.model.actor import Actor, ActorTerms
 from longshore.model.depth import LaneView
 from longshore.model.group import Group, GroupState, NodeView
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options
+from longshore.model.limits import Full
 from longshore.model.log import LogLine
 from longshore.model.program import FREE_KINDS
 from longshore.model.usage import Usage
@@ -86,6 +88,30 @@ class NewTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     expires_s: Limit | UnsetType | None = UNSET
 
 
+KeyGiven = Annotated[str, Meta(min_length=1, max_length=MOST_KEY_CHARS)]
+"""The name of an argument, whose value completes the key, or a whole key, `name=value`."""
+
+
+class NewLimit(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key that a job counts for, and what limits it; without a key, all jobs of the kind."""
+
+    key: KeyGiven | UnsetType = UNSET
+    concurrency: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    rate: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
+    """Like `100/min`."""
+    burst: Count | UnsetType = UNSET
+    units: Count | UnsetType = UNSET
+    full: Full | UnsetType = UNSET
+
+
+class NewDebounce(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the jobs of a kind with a key only the last runs; without a key, of all of the kind."""
+
+    wait_s: Limit
+    max_wait_s: Limit | UnsetType = UNSET
+    key: KeyGiven | UnsetType = UNSET
+
+
 class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     """A job to submit. What is left out is as the app declares it for the kind."""
 
@@ -116,6 +142,11 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     labels: Annotated[list[Label], Meta(max_length=MAX_LABELS)] | UnsetType = UNSET
     callback: NewCallback | UnsetType = UNSET
     """What is called when it has ended."""
+    limit: Annotated[list[NewLimit], Meta(max_length=MOST_KEYS)] | UnsetType | None = UNSET
+    """All that limits it, in place of what its app declares; null or `[]` if nothing does."""
+    debounce: NewDebounce | UnsetType | None = UNSET
+    fair_by: KeyGiven | UnsetType | None = UNSET
+    """What makes its fair key."""
 
 
 class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -167,6 +198,8 @@ class NewGroup(Struct, frozen=True, forbid_unknown_fields=True):
     labels: list[str] = []
     callback: NewCallback | None = None
     """What is called when it has ended."""
+    limit: dict[str, Any] | int | None = None
+    """What limits its jobs together, like `{"concurrency": 5}`; it has no key."""
 
 
 class GroupRetry(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from longshore.model.job import JobState, Submission
+from longshore.model.limits import JobLimit
 from longshore.model.watcher import Watcher
 
 MOST_AT_ONCE: Final = 1000
@@ -90,6 +91,8 @@ class GroupHead(Struct, frozen=True, omit_defaults=True):
     labels: tuple[str, ...] = ()
     watchers: tuple[Watcher, ...] = ()
     """Who is told when it has ended."""
+    limit: JobLimit | None = None
+    """What limits its jobs together. Its key is `group=`, which the id completes."""
 
 
 class GroupPart(Struct, frozen=True):
@@ -149,6 +152,8 @@ class Group(Struct, frozen=True, kw_only=True):
     """How often it ran: a retry begins another round."""
     watchers: tuple[Watcher, ...] = ()
     """Who is told when it has ended."""
+    limit: JobLimit | None = None
+    """What limits its jobs together, unless a rule for the key of the group does."""
 
 
 class GroupFilter(Struct, frozen=True, omit_defaults=True):

@@ -103,11 +103,11 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
     expires_s: float | None = None
     resources: str = ""
     limits: tuple[JobLimit, ...] = ()
-    """Of each the key is a parameter of the job, or a whole key."""
+    """Of each the key is a parameter of the job, a whole key, or `()`: a function makes it."""
     debounce: Debounced | None = None
-    """Its key is a parameter of the job, or a whole key."""
+    """Its key is a parameter of the job, a whole key, or `()`: a function makes it."""
     fair_by: str = ""
-    """A parameter of the job, or a whole key; empty if jobs of the kind have no fair key."""
+    """A parameter of the job, a whole key, or `()`: a function makes it; empty if there is none."""
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):

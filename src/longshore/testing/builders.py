@@ -21,6 +21,7 @@ from msgspec import structs
 
 from longshore.core.graph import places as places_of
 from longshore.core.graph import start_order
+from longshore.core.key_limits import OF_GROUP
 from longshore.core.lanes import lane_of
 from longshore.core.resources import with_shape
 from longshore.model.attempt import Attempt
@@ -204,8 +205,11 @@ def a_group(
     scopes: Mapping[str, str] | None = None,
     fail_fast: bool = False,
     name: str = "g",
+    most: int | None = None,
 ) -> GroupPart:
-    """A group in one part. `after` has, for each key, the keys it depends on, with spaces between.
+    """A group in one part. At `most` so many of its jobs run at once.
+
+    `after` has, for each key, the keys it depends on, with spaces between.
 
     Its jobs are as `a_job` makes them, unless `jobs` has others. `scopes` has, for keys that are in
     the scope of a node, the key of that node.
@@ -220,7 +224,8 @@ def a_group(
         )
         for place, (key, after) in enumerate(zip(order, places_of(order, edges), strict=True))
     )
-    return GroupPart(GroupHead(group, name, len(nodes), fail_fast), 0, nodes)
+    limit = None if most is None else JobLimit(OF_GROUP, most)
+    return GroupPart(GroupHead(group, name, len(nodes), fail_fast, limit=limit), 0, nodes)
 
 
 def a_node(

@@ -583,6 +583,8 @@ class MemoryStore(
         gone = [hash for hash in self._emptied if hash not in used][:most]
         for hash in gone:
             del self._emptied[hash]
+        now = micros(self._utc())
+        self._even_at = {key: at for key, at in self._even_at.items() if at >= now}
         return len(gone)
 
 

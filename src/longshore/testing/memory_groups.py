@@ -552,6 +552,7 @@ def _shown(group: GroupRow) -> Group:
         run_of=None if group.run is None else group.run.source,
         round=group.round,
         watchers=head.watchers,
+        limit=head.limit,
     )
 
 

@@ -24,6 +24,7 @@ from longshore.payload.references import BESIDE, EVERY, NodeResult, references
 from longshore.payload.values import are_same
 from longshore.ports import Hint
 from longshore.store.filling import by_job, fill, too_large, wanted_results
+from longshore.store.group_limits import limited
 from longshore.store.rows import (
     Adder,
     NodeItem,
@@ -136,6 +137,7 @@ class MemoryGrowth(MemoryReads, ABC):
     def _join(self, group: GroupRow, item: NodeItem) -> JobRow:
         """A node is in a group from now on; its job waits."""
         self._last_number += 1
+        [item] = limited([item], group.head.id, group.head.limit)
         row = self._new_node(group, item)
         row.job = structs.replace(row.job, number=self._last_number)
         self._jobs[row.job.id] = row

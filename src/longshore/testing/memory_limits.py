@@ -136,10 +136,10 @@ class MemoryLimits(MemoryReads):
             if decide is not None and self._is_limited(row):
                 answer = decide.of(row.job.options.limits, self._lane_keys(row))
                 if not isinstance(answer, Start):
+                    self._open_at = soonest([self._open_at, getattr(answer, "until", None)])
                     if decide.closed(self._lane_keys(row)):
                         self._closed.add(row.lane.hash)
-                    self._open_at = soonest([self._open_at, getattr(answer, "until", None)])
-                    if isinstance(answer, Behind):
+                    elif isinstance(answer, Behind):
                         self._go_behind(row, answer.key)
                     continue
             found.append(row)
@@ -165,6 +165,13 @@ class MemoryLimits(MemoryReads):
 
     def _lane_keys(self, row: JobRow) -> tuple[str, ...]:
         return lane_keys(row.job.queue, row.job.kind, self._limit_rules.values())
+
+    def closed_lanes(self) -> dict[int, str]:
+        """The lanes that a rule for their kind or queue closes now, with the key that is full."""
+        keys = {row.lane.hash: self._lane_keys(row) for row in self._jobs.values()}
+        decide = self._limited_starts([*self._jobs.values()], self._utc())
+        full = {lane: decide.full_of(of_lane) for lane, of_lane in keys.items()}
+        return {lane: key for lane, key in full.items() if key is not None}
 
     def _seconds_to(self, at: int | None) -> float | None:
         return None if at is None else (at - micros(self._now)) / 1e6

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.core.group_limits import in_group, out_of_group
 from longshore.core.new_run import run_plan, taken_over
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import MOST_COPIED, GroupState, GroupSubmitted, RunPlan
@@ -97,6 +98,8 @@ class MemoryNewRuns(MemoryGroups):
         original = self._jobs[source.jobs[copy.place]]
         node, id = self._node(original.job.id), derive_id(group.head.id, copy.place)
         given = structs.replace(original.submission, id=id, args=original.job.args)
+        if group.head.limit is not None:
+            given = in_group(out_of_group(given, source.head.id), group.head.id, group.head.limit)
         self._last_number += 1
         row = new_row(given, original.body, self._last_number, self._now, JobState.WAITING)
         known = structs.replace(node.node, job=given)

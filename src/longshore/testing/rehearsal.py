@@ -1,14 +1,14 @@
 """Tries rules of limits on a trace of jobs: who would wait for what, before rules go live.
 
-Nothing here knows what a limit is. The scheduler of dispatchers plans, the store in memory claims
-by the core's limited starts, and each job runs for as long as its trace says, on a clock that
-jumps. So a rehearsal decides as a dispatcher does, and gives the same answer each time.
+Nothing here decides what a limit lets begin. The scheduler of dispatchers plans, the store in
+memory claims by the core's limited starts, and each job runs for as long as its trace says, on a
+clock that jumps. So a rehearsal decides as a dispatcher does, and gives the same answer each time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -17,12 +17,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.admission import Patience
+from longshore.core.lane_rules import is_of_lanes
 from longshore.core.scheduler import Scheduler
+from longshore.dispatcher.duties.fair_use import FairUses
 from longshore.errors import InvalidInput
 from longshore.model.attempt import Attempt
 from longshore.model.batch import Batch
 from longshore.model.ends import End, Succeeded
-from longshore.model.job import Job, Options, Submission, Submitted
+from longshore.model.job import Job, JobState, Options, Submission, Submitted
 from longshore.model.limits import JobLimit, LimitRule
 from longshore.model.worker import Ahead, Attended, KindInfo, Pool, WorkerInfo
 from longshore.testing.memory import MemoryStore
@@ -31,6 +33,8 @@ from longshore.testing.virtual import VirtualClock, run_virtually
 MOST_ARRIVALS: Final = 10_000
 """How many jobs a rehearsal takes, unless it is told otherwise."""
 MOST_STARTED: Final = 1_000
+POLL_S: Final = 1.0
+"""So often dispatchers tell how long the jobs of each fair key took."""
 _DISPATCHER: Final = UUID(int=1)
 
 
@@ -43,6 +47,8 @@ class Arrival(Struct, frozen=True):
     kind: str = "work"
     queue: str = "default"
     priority: int = 0
+    fair: str = ""
+    """The key by which it shares the workers."""
 
 
 class Fleet(Struct, frozen=True):
@@ -57,7 +63,8 @@ class Rehearsed(Struct, frozen=True):
 
     A job's number is its place in the trace, from 1 on. `longest` has for each key the most jobs
     that waited for it at once. `end_s` is when the last job ended. `behind` has how many jobs
-    waited for a key to the end, and `never` how many never began.
+    waited for a key to the end, and `never` how many never began. `of_lanes` has by the number of a
+    job how long it waited for the rules for its kind and its queue, by key.
     """
 
     arrivals: list[Arrival]
@@ -66,6 +73,7 @@ class Rehearsed(Struct, frozen=True):
     behind: dict[str, int]
     never: int
     end_s: float
+    of_lanes: dict[int, dict[str, float]]
 
 
 class _Seat(Struct):
@@ -120,6 +128,7 @@ class _Rehearsal:
         self, rules: Sequence[LimitRule], arrivals: Sequence[Arrival], fleet: Fleet
     ) -> None:
         self._rules = rules
+        self._patterns = [rule.pattern for rule in rules]
         self._arrivals = sorted(arrivals, key=lambda one: one.at_s)
         self._fleet = fleet
         self._next = 0
@@ -129,23 +138,30 @@ class _Rehearsal:
         self._seats: dict[UUID, _Seat] = {}
         self._over: list[Job] = []
         self._longest: Counter[str] = Counter()
+        self._of_lanes: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        self._still: dict[int, tuple[str, float]] = {}
+        """The jobs whose lane is closed: by which key, and since when."""
+        self._told_at = 0.0
 
     async def run(self) -> Rehearsed:
         self._clock = VirtualClock()
         self._store = MemoryStore(self._clock.utc)
+        self._fair_uses = FairUses(self._store)
         await self._prepare()
         end_s = 0.0
         while (at_s := self._next_at()) is not None:
             await asyncio.sleep(max(0.0, at_s - self._clock.now()))
             finishes, submits = self._due()
             await self._open_limits()
+            await self._tell_uses()
             await self._commit(finishes, submits)
             if finishes:
                 end_s = self._clock.now()
         behind = Counter(self._waiting_for())
         never = len(self._store._jobs)
         longest = dict(self._longest)
-        return Rehearsed(self._arrivals, self._over, longest, dict(behind), never, end_s)
+        told = (longest, dict(behind), never, end_s, dict(self._of_lanes))
+        return Rehearsed(self._arrivals, self._over, *told)
 
     async def _prepare(self) -> None:
         await self._store.renew(_DISPATCHER, "rehearsal")
@@ -177,6 +193,9 @@ class _Rehearsal:
             one = heappop(self._endings).attempt
             self._seats[one.worker].busy -= 1
             finishes.append(Succeeded(one.id, one.token, by=str(one.worker)))
+            if one.options.fair:
+                run_s = self._arrivals[one.number - 1].run_s
+                self._fair_uses.took(one, finishes[-1], run_s)
         submits: list[Submission] = []
         while self._next < len(self._arrivals) and self._arrivals[self._next].at_s <= now:
             self._next += 1
@@ -190,6 +209,12 @@ class _Rehearsal:
         opened = await self._store.open_limits()
         self._opens_in(opened.next_s, anew=True)
         self._scheduler.lanes.mark_ready(self._scheduler.lanes.known(opened.ready))
+
+    async def _tell_uses(self) -> None:
+        """What a dispatcher does with each poll, if jobs share."""
+        if self._clock.now() - self._told_at >= POLL_S:
+            self._told_at = self._clock.now()
+            await self._fair_uses.tell()
 
     def _opens_in(self, next_s: float | None, *, anew: bool = False) -> None:
         at = None if next_s is None else self._clock.now() + max(next_s, 1e-6)
@@ -215,6 +240,7 @@ class _Rehearsal:
             again = self._scheduler.answered(batch, result)
             await self._take_away(finishes)
             finishes, submits = (), ()
+        self._look_at_lanes()
         for key, waiting in Counter(self._waiting_for()).items():
             self._longest[key] = max(self._longest[key], waiting)
 
@@ -233,10 +259,22 @@ class _Rehearsal:
             self._over.append(job)
             self._store._drop_job(self._store._jobs[end.job])
 
+    def _look_at_lanes(self) -> None:
+        """Adds up how long jobs wait because a rule has closed their lane, and who does now."""
+        now, before = self._clock.now(), self._still
+        closed = self._store.closed_lanes() if any(map(is_of_lanes, self._patterns)) else {}
+        rows = [row for row in self._store._jobs.values() if row.lane.hash in closed]
+        waiting = [row for row in rows if row.state is JobState.READY and row.behind is None]
+        self._still = {row.job.number: (closed[row.lane.hash], now) for row in waiting}
+        for number, (key, since) in before.items():
+            sums = self._of_lanes[number]
+            sums[key] = sums.get(key, 0.0) + now - since
+
     def _waiting_for(self) -> list[str]:
-        """The keys behind which jobs wait, once for each job."""
+        """The keys for which jobs wait, once for each job."""
         rows = self._store._jobs.values()
-        return [row.behind.key for row in rows if row.behind is not None]
+        behind = [row.behind.key for row in rows if row.behind is not None]
+        return behind + [key for key, _ in self._still.values()]
 
 
 def _submission(arrival: Arrival, number: int) -> Submission:
@@ -246,5 +284,5 @@ def _submission(arrival: Arrival, number: int) -> Submission:
         b"\x80",
         queue=arrival.queue,
         priority=arrival.priority,
-        options=Options(limits=arrival.limits),
+        options=Options(limits=arrival.limits, fair=arrival.fair),
     )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import Final
 
 from msgspec import Struct
 
+from longshore.core.fairness import weighing, weight_of
 from longshore.core.key_limits import Bounds, bounds_of
+from longshore.core.lane_rules import lane_keys
+from longshore.model.job import Job
 from longshore.model.limits import JobLimit, LimitRule
-from longshore.model.waited import WaitCause, Waited
-from longshore.testing.rehearsal import Rehearsed
+from longshore.model.waited import WaitCause
+from longshore.testing.rehearsal import Arrival, Rehearsed
 
 WAITED_S: Final = 0.001
 """A job that waited for less did not wait."""
@@ -57,6 +60,15 @@ class RuleTrial(Struct, frozen=True):
     never: int
 
 
+class FairTrial(Struct, frozen=True):
+    """How long the jobs of a fair key waited for free slots; `rule` is the one with its weight."""
+
+    key: str
+    rule: str
+    weight: float
+    waits: Waits
+
+
 class Trial(Struct, frozen=True):
     """What a rehearsal says. `slots` is how long jobs waited for free slots, of whatever key."""
 
@@ -66,18 +78,20 @@ class Trial(Struct, frozen=True):
     slots: Waits
     rules: tuple[RuleTrial, ...]
     keys: tuple[KeyTrial, ...]
+    fair: tuple[FairTrial, ...] = ()
 
 
 def trial_of(done: Rehearsed, rules: Sequence[LimitRule]) -> Trial:
     """Adds up what became of the jobs, those keys first for which jobs waited longest."""
     limits: defaultdict[str, list[tuple[JobLimit, float]]] = defaultdict(list)
     for arrival in done.arrivals:
-        for limit in arrival.limits:
+        for limit in _limits_of(arrival, rules):
             limits[limit.key].append((limit, arrival.run_s))
     waits: defaultdict[str, list[float]] = defaultdict(list)
     for job in done.jobs:
         of_keys = {one.key: one.s for one in job.waited if one.cause is WaitCause.LIMIT}
-        for limit in done.arrivals[job.number - 1].limits:
+        of_keys |= done.of_lanes.get(job.number, {})
+        for limit in _limits_of(done.arrivals[job.number - 1], rules):
             waits[limit.key].append(of_keys.get(limit.key, 0.0))
     first_s = done.arrivals[0].at_s if done.arrivals else 0.0
     took_s = max(0.0, done.end_s - first_s)
@@ -88,10 +102,33 @@ def trial_of(done: Rehearsed, rules: Sequence[LimitRule]) -> Trial:
         used = _used(bounds, jobs, took_s)
         longest, never = done.longest.get(key, 0), done.behind.get(key, 0)
         keys.append(KeyTrial(key, bounds.pattern, of_key, used, longest, never))
-    slots = _waits([_for_slots(job.waited) for job in done.jobs], len(done.arrivals))
-    of_rules = tuple(_of_rule(rule.pattern, keys, waits) for rule in rules)
+    slots = _waits([_for_slots(done, job) for job in done.jobs], len(done.arrivals))
+    limiting = [rule for rule in rules if rule.concurrency is not None or rule.rate is not None]
+    of_rules = tuple(_of_rule(rule.pattern, keys, waits) for rule in limiting)
     in_order = sorted(keys, key=lambda one: (-one.never, -one.waits.max_s, one.key))
-    return Trial(len(done.arrivals), done.never, took_s, slots, of_rules, tuple(in_order))
+    found = (slots, of_rules, tuple(in_order), _fair(done, rules))
+    return Trial(len(done.arrivals), done.never, took_s, *found)
+
+
+def _limits_of(arrival: Arrival, rules: Sequence[LimitRule]) -> list[JobLimit]:
+    """All that a job counts for: its own keys, and those of its kind and queue that have rules."""
+    own = {limit.key for limit in arrival.limits}
+    of_lane = lane_keys(arrival.queue, arrival.kind, rules)
+    return [*arrival.limits, *(JobLimit(key) for key in of_lane if key not in own)]
+
+
+def _fair(done: Rehearsed, rules: Sequence[LimitRule]) -> tuple[FairTrial, ...]:
+    """What became of the jobs of each fair key, those first that waited longest."""
+    waits: defaultdict[str, list[float]] = defaultdict(list)
+    for job in done.jobs:
+        waits[done.arrivals[job.number - 1].fair].append(_for_slots(done, job))
+    jobs = Counter(arrival.fair for arrival in done.arrivals if arrival.fair)
+    found = []
+    for key, count in jobs.items():
+        rule = weighing(key, rules)
+        weight, pattern = weight_of(key, rules), "" if rule is None else rule.pattern
+        found.append(FairTrial(key, pattern, weight, _waits(waits[key], count)))
+    return tuple(sorted(found, key=lambda one: (-one.waits.max_s, one.key)))
 
 
 def _of_rule(pattern: str, keys: Iterable[KeyTrial], waits: dict[str, list[float]]) -> RuleTrial:
@@ -104,8 +141,10 @@ def _of_rule(pattern: str, keys: Iterable[KeyTrial], waits: dict[str, list[float
     return RuleTrial(pattern, len(mine), _waits(every, jobs), used, longest, never)
 
 
-def _for_slots(parts: Iterable[Waited]) -> float:
-    return sum(one.s for one in parts if one.cause is WaitCause.SLOT)
+def _for_slots(done: Rehearsed, job: Job) -> float:
+    """How long a job waited for a free slot, and for nothing else."""
+    ready_s = sum(one.s for one in job.waited if one.cause is WaitCause.SLOT)
+    return max(0.0, ready_s - sum(done.of_lanes.get(job.number, {}).values()))
 
 
 def _waits(each: Iterable[float], jobs: int) -> Waits:

@@ -18,6 +18,7 @@ from msgspec import structs
 from tests.unit.cli.conftest import ScriptedDispatcher, fleet_of
 
 from longshore.cli.main import cli, execute
+from longshore.core.key_limits import BY_FUNCTION
 from longshore.errors import NotFound, UnknownKind
 from longshore.model.job import (
     ArgTerm,
@@ -34,7 +35,9 @@ from longshore.model.job import (
     Reason,
     RetryPolicy,
     RetryVerdict,
+    Submission,
 )
+from longshore.model.limits import Debounced, JobLimit, Rate
 from longshore.model.worker import KindInfo, KindTerms, QueueView
 from longshore.payload.values import pack, unpack
 from longshore.wire import messages as m
@@ -141,6 +144,41 @@ def test_a_flag_goes_before_what_the_app_declares(dispatcher: ScriptedDispatcher
     assert sent.options == Options(timeout_s=1, retry=retry, expires_s=120)
 
 
+def sent(dispatcher: ScriptedDispatcher, *words: str) -> Submission:
+    """The job that `longshore submit resize` sent with these words."""
+    dispatcher.answers[m.Submit] = accept
+    assert dispatcher.run("submit", "resize", "tenant=acme", *words) == 0
+    [request] = [one for one in dispatcher.asked if isinstance(one, m.Submit)]
+    return request.jobs[0]
+
+
+def test_submit_gives_limits_and_a_fair_key(dispatcher: ScriptedDispatcher) -> None:
+    rate = "key=api=maps,rate=100/min,burst=20"
+    job = sent(dispatcher, "--limit", "3", "--limit", rate, "--fair-by", "tenant")
+    assert job.options.limits == (
+        JobLimit("kind=resize", 3),
+        JobLimit("api=maps", None, Rate(100, 60.0, 20)),
+    )
+    assert job.options.fair == "tenant=acme"
+
+
+def test_submit_gives_a_debounce(dispatcher: ScriptedDispatcher) -> None:
+    job = sent(dispatcher, "--debounce", '{"wait_s": 5, "key": "tenant"}')
+    assert (job.options.debounce, job.delay_s) == (Debounced("tenant=acme", 5.0), 5.0)
+
+
+def test_submit_gives_the_key_that_a_function_makes_or_says_none(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    made = (JobLimit(BY_FUNCTION, 1),)
+    terms = KindTerms(limits=made, fair_by=BY_FUNCTION, debounce=Debounced(BY_FUNCTION, 5.0))
+    dispatcher.answers[m.ShowKind] = KindInfo(terms=terms)
+    assert dispatcher.run("submit", "resize") == 2
+    assert "whose key a function of its app makes" in capsys.readouterr().err
+    job = sent(dispatcher, "--limit", "none", "--fair-by", "none", "--debounce", "none")
+    assert (job.options.limits, job.options.fair, job.options.debounce) == ((), "", None)
+
+
 def test_submit_takes_arguments_as_json_text_or_file(
     dispatcher: ScriptedDispatcher, tmp_path: Path
 ) -> None:
@@ -167,7 +205,7 @@ def test_submit_of_raw_bytes(
     dispatcher.answers[m.Submit] = accept
     dispatcher.answers[m.Wait] = end(JobState.SUCCEEDED, result=b"HELLO")
     assert dispatcher.run("submit", "raw", "--data", "hello", "--wait") == 0
-    request = dispatcher.asked[0]
+    request = dispatcher.asked[1]
     assert isinstance(request, m.Submit)
     assert (request.jobs[0].args, request.jobs[0].options.raw) == (b"hello", True)
     assert capfd.readouterr().out == "HELLO"
@@ -251,6 +289,13 @@ def test_a_refused_submit_exits_as_its_error_says(
         ("submit add --args [1]", "--args is not a JSON object"),
         ("submit add --args @gone.json", "--args: cannot read gone.json: No such file"),
         ("submit add --delay soon", "'soon' is not a duration"),
+        ("submit add --limit some", "limit is 'some'; give a number, or some of concurrency"),
+        ("submit add --limit key=a", "limited by its parameter 'a', which this job was not given"),
+        ("submit add --limit kee=a", "give a number, or some of concurrency, key"),
+        ("submit add --limit 1 --limit 2", "'kind=add' is given twice"),
+        ("submit add --fair-by a", "shares by its parameter 'a'"),
+        ("submit add --debounce soon", "debounce is 'soon'; give seconds, or wait_s"),
+        ("submit add --debounce 5 --unique-key x", "unique_key the first"),
         ("submit add --delay -1", "'-1' is not a duration"),
         ("submit add --run-at tomorrow", "'tomorrow' is not a time with its zone"),
         ("submit add --run-at 9999-12-31T23:59:59-05:00", "is not a time with its zone"),

@@ -27,11 +27,12 @@ concurrency = 1
 [limits."api=maps"]
 rate = "2/s"
 burst = 2
+weight = 2
 """
-TRACE = """at_s,run_s,tenant,units,priority,keys
-0,2,acme,,,
-0,2,acme,,5,
-0.5,1,bolt,2,,api=maps region=eu
+TRACE = """at_s,run_s,tenant,units,priority,keys,fair
+0,2,acme,,,,
+0,2,acme,,5,,
+0.5,1,bolt,2,,api=maps region=eu,api=maps
 """
 
 
@@ -53,14 +54,14 @@ def run(*args: str) -> tuple[int, str]:
 def test_rules_and_traces_are_read(files: tuple[str, str]) -> None:
     assert read_rules(files[0]) == [
         LimitRule("tenant=*", 1),
-        LimitRule("api=maps", rate=Rate(2, 1.0, 2)),
+        LimitRule("api=maps", rate=Rate(2, 1.0, 2), weight=2.0),
     ]
     bolt = tuple(JobLimit(key, units=2) for key in ("tenant=bolt", "api=maps", "region=eu"))
     acme = (JobLimit("tenant=acme"),)
     assert read_trace(files[1]) == [
         Arrival(0, 2, acme),
         Arrival(0, 2, acme, priority=5),
-        Arrival(0.5, 1, bolt),
+        Arrival(0.5, 1, bolt, fair="api=maps"),
     ]
 
 
@@ -70,6 +71,9 @@ def test_a_table_says_who_would_wait_for_what(files: tuple[str, str]) -> None:
     assert first == "3 jobs in 4.0 s; none waited for a free slot"
     assert heads.split()[:4] == ["RULE", "KEYS", "JOBS", "WAITED"]
     assert rule.split()[:4] == ["tenant=*", "2", "3", "33%"]
+    heads, fair = output.splitlines()[-2:]
+    assert heads.split()[:4] == ["FAIR", "KEY", "WEIGHT", "JOBS"]
+    assert fair.split()[:3] == ["api=maps", "2", "1"]
 
 
 def test_the_document_has_every_key(files: tuple[str, str]) -> None:
@@ -92,6 +96,8 @@ def test_the_document_has_every_key(files: tuple[str, str]) -> None:
         ('\n[limits."tenant=*"]\nrate = "5"', "line 2: '5' is no rate"),
         ('[limits."tenant=*"]\nburst = 5\nconcurrency = 2', "burst goes with rate"),
         ('[limits."tenant=*"]\nconcurrency = "2"', "concurrency has to be a whole number"),
+        ('[limits."tenant=*"]\nweight = "2"', "weight has to be a number, not '2'"),
+        ('[limits."tenant=*"]\nweight = 0', "weight"),
         ('[limits."tenant=*"]', "needs a concurrency, a rate or a weight"),
         ("[limits.tenant]\nconcurrency = 1", "'tenant' is no key of a limit"),
         ("limits = = 3", "is no TOML: .*line 1"),
@@ -119,6 +125,7 @@ def test_a_rule_that_cannot_be_is_refused_with_its_line(
         ("at_s,run_s,tenant\n0,1\n", "line 2: it has not as many fields as the header"),
         ("at_s,run_s\n0,1,2\n", "line 2: it has not as many fields as the header"),
         ("at_s,run_s,keys\n0,1,acme\n", "line 2: 'acme' is no key of a limit"),
+        ("at_s,run_s,fair\n0,1,acme\n", "line 2: fair_by: 'acme' is no key"),
         ("at_s,run_s,t,keys\n0,1,a,t=a\n", "line 2: the key 't=a' is given twice"),
     ],
 )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from longshore import App, Debounce, Limit
+from longshore.client.described import described_debounce
 from longshore.client.kind import Terms
 from longshore.core.group_limits import check_unwatched
 from longshore.core.limits import check_submission
+from longshore.core.worker_limits import check_worker
 from longshore.errors import AppError, InvalidInput
 from longshore.model.limits import Debounced, Full, JobLimit, Rate
-from longshore.model.worker import KindInfo
+from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.values import pack
 from longshore.store.postgres.enqueue import enqueue
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, a_worker
 
 app = App("at-the-limit")
 DROPS = Limit(2, key="doc", full="drop_newest")
@@ -48,6 +52,52 @@ def test_submits_by_name_have_what_workers_advertise() -> None:
     terms = Terms.of_kind(KindInfo(terms=declared.advertised()))
     job = terms.submission(index.call("x").id, "index", pack({"doc": "a"}, "arguments"))
     assert (job.delay_s, job.options.debounce) == (5.0, Debounced("doc=a", 5.0))
+
+
+def test_a_submit_by_name_gives_the_key_that_a_function_makes() -> None:
+    made = Debounce(5, key=lambda given: "doc=a")
+    info = KindInfo(terms=Terms().but(debounce=made).advertised())
+    check_worker(structs.replace(a_worker(), kinds={"index": info}, pools={"coroutine": 1}))
+    told, args = Terms.of_kind(info), pack({"doc": "a"}, "arguments")
+    with pytest.raises(InvalidInput, match=r"'index' has a debounce \(5 s\) whose key a function"):
+        told.submission(UUID(int=1), "index", args)
+    for given in (Debounce(1, key="doc"), None):
+        job = told.but(debounce=given).submission(UUID(int=1), "index", args)
+        assert job.options.debounce == (given and Debounced("doc=a", 1.0))
+
+
+def test_a_worker_tells_of_no_debounce_that_cannot_be() -> None:
+    info = KindInfo(terms=KindTerms(debounce=Debounced("doc", 0.0)))
+    with pytest.raises(InvalidInput, match="'index': wait_s is 0"):
+        check_worker(structs.replace(a_worker(), kinds={"index": info}, pools={"coroutine": 1}))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (5, Debounce(5)),
+        ({"wait_s": 0.5, "max_wait_s": 9, "key": "doc"}, Debounce(0.5, 9, key="doc")),
+        (None, None),
+    ],
+)
+def test_a_body_describes_a_debounce(given: object, found: Debounce | None) -> None:
+    assert described_debounce(given) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ("doc", "give seconds"),
+        ({"key": "doc"}, "wait_s with some of"),
+        ({"wait_s": 5, "kee": "doc"}, "wait_s with some of"),
+        ({"wait_s": "5"}, "a number of seconds"),
+        ({"wait_s": 0}, "more than 0"),
+        ({"wait_s": 1, "key": "a b"}, "name=value"),
+    ],
+)
+def test_what_cannot_describe_a_debounce_is_refused(given: object, word: str) -> None:
+    with pytest.raises(InvalidInput, match=word):
+        described_debounce(given)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from longshore import App
 from longshore.client.kind import Terms
 from longshore.core.key_words import bounds_words, fair_words
 from longshore.core.limits import check_submission
+from longshore.core.worker_limits import check_worker
 from longshore.errors import InvalidInput
 from longshore.model.fair import FairPlace
 from longshore.model.job import Submission
 from longshore.model.worker import KindInfo
 from longshore.payload.maps import elements, pattern_of
 from longshore.payload.values import pack
-from longshore.testing.builders import a_job, new_id
+from longshore.testing.builders import a_job, a_worker, new_id
 
 app = App("fair")
 
@@ -44,7 +46,18 @@ def test_submits_by_name_have_what_the_app_declares() -> None:
     assert info.terms.fair_by == "tenant"
     by_name = Terms.of_kind(info).submission(new_id(), "report", pack({"tenant": "acme"}, "x"))
     assert by_name.options.fair == "tenant=acme"
-    assert KindInfo(terms=greet._terms.advertised()).terms.fair_by == "", "nobody can name it"
+
+
+def test_a_submit_by_name_gives_the_key_that_a_function_makes() -> None:
+    info = KindInfo(terms=greet._terms.advertised())
+    check_worker(structs.replace(a_worker(), kinds={"greet": info}, pools={"coroutine": 1}))
+    told, args = Terms.of_kind(info), pack({"name": "anna"}, "x")
+    with pytest.raises(InvalidInput, match="'greet' has a fair_by whose key a function"):
+        told.submission(new_id(), "greet", args)
+    with pytest.raises(InvalidInput, match="function as fair_by"):
+        told.pattern(new_id(), "greet", args, "name")
+    given = told.but(fair_by="team=a").submission(new_id(), "greet", args)
+    assert given.options.fair == "team=a"
 
 
 def test_the_terms_of_a_job_keep_its_key() -> None:

@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from longshore import Limit
 from longshore.client import located
 from longshore.client.group_file import read_group
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
 from longshore.errors import InvalidInput, LongshoreError
 from longshore.model.group import Condition, GroupHead, Node
+from longshore.model.limits import JobLimit, Rate
+from longshore.model.worker import KindInfo
 from longshore.payload.values import unpack
 
 FLOW = """\
@@ -100,6 +103,43 @@ def test_what_an_app_declares_holds_where_the_file_says_nothing() -> None:
     _, (_, second, third) = described.in_order(fresh_id, declared)
     assert (second.job.queue, second.job.priority) == ("slow", 7)
     assert (third.job.queue, third.job.priority) == ("packing", 7)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("5", JobLimit("group=", 5)),
+        ("{concurrency: 2, rate: 9/s}", JobLimit("group=", 2, Rate(9, 1.0))),
+        ("null", None),
+    ],
+)
+def test_a_file_limits_the_whole_group(given: str, found: JobLimit | None) -> None:
+    head, _ = group(f"name: x\nlimit: {given}\njobs:\n  - kind: a\n")
+    assert head.limit == found
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("[1, 2]", "line 2: a group has one limit"),
+        ("{concurrency: 2, key: tenant}", "line 2: the limit of a group has the key 'tenant'"),
+        ("{concurrency: 2, full: drop_newest}", "says full='drop_newest', which a job of a group"),
+        ("-1", "line 2: a concurrency"),
+    ],
+)
+def test_what_cannot_limit_a_group_is_refused(given: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        group(f"name: x\nlimit: {given}\njobs:\n  - kind: a\n")
+
+
+def test_a_key_that_a_function_makes_is_given_in_the_file() -> None:
+    declared = Terms().but(limit=Limit(1, key=lambda given: "day=a"))
+    told = {"close": Terms.of_kind(KindInfo(terms=declared.advertised()))}
+    text = "name: x\njobs:\n  - kind: close\n    limit: {concurrency: 1, key: day=a}\n"
+    _, [node] = read_group("g.yaml", text.encode()).in_order(fresh_id, told)
+    assert node.job.options.limits == (JobLimit("day=a", 1),)
+    with pytest.raises(InvalidInput, match=r"line 3: .*cannot call it; give the"):
+        read_group("g.yaml", text[: text.index("    limit")].encode()).in_order(fresh_id, told)
 
 
 def test_json_is_read_as_json() -> None:

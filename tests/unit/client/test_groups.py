@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from longshore import App, GroupState, JobState
+from longshore import App, GroupState, JobState, Limit
 from longshore.client import group as groups
 from longshore.client import group_plan
 from longshore.client.run_times import FRESH_S, KnownRunTimes
@@ -24,6 +24,7 @@ from longshore.errors import (
 )
 from longshore.model.group import Condition, GroupVerdict, RetryPlan, RunPlan
 from longshore.model.job import Ended
+from longshore.model.limits import JobLimit
 from longshore.model.run_time import RunTime
 from longshore.payload.values import pack
 from longshore.wire import messages
@@ -64,6 +65,19 @@ def sent(fake: FakeDispatcher) -> messages.SubmitGroup:
     [request] = fake.of(messages.SubmitGroup)
     assert isinstance(request, messages.SubmitGroup)
     return request
+
+
+def test_a_group_is_sent_with_its_limit(app: App, fake: FakeDispatcher, kinds: Kinds) -> None:
+    with app.group("nightly", limit=Limit(5)) as group:
+        group.add(kinds.pack.call(0))
+    assert sent(fake).part.head.limit == JobLimit("group=", 5)
+    for wrong, words in (
+        (Limit(5, key="tenant"), "it counts the jobs of the group"),
+        (Limit(5, full="drop_newest"), "leave out full"),
+        (5, "one Limit, like Limit"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            app.group("nightly", limit=wrong)  # type: ignore[arg-type]
 
 
 def test_a_group_is_sent_as_one_in_the_order_in_which_it_starts(

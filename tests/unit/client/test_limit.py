@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from msgspec import structs
 
 from longshore import App, Limit
 from longshore.client.actor_decorator import actor_terms
+from longshore.client.described import described_limits
 from longshore.client.kind import Terms
-from longshore.client.limit import described_limits
 from longshore.core.worker_limits import check_worker
 from longshore.errors import AppError, InvalidInput
 from longshore.model.limits import JobLimit, Rate
@@ -63,8 +64,34 @@ def test_submits_by_name_have_what_workers_advertise() -> None:
     terms = Terms.of_kind(info)
     job = terms.submission(report.call("x").id, "report", pack({"tenant": "acme"}, "arguments"))
     assert job.options.limits == (JobLimit("tenant=acme", 3),)
-    made = Terms().but(limit=Limit(3, key=lambda given: "t=a")).advertised()
-    assert made.limits == (), "a function cannot be advertised"
+
+
+def by_name(terms: Terms) -> Terms:
+    """What a submit by name knows of these terms."""
+    info = KindInfo(terms=terms.advertised())
+    check_worker(structs.replace(a_worker(), kinds={"mail": info}, pools={"coroutine": 1}))
+    return Terms.of_kind(info)
+
+
+def test_a_submit_by_name_gives_the_keys_that_functions_make() -> None:
+    day, region = Limit(1, key=lambda given: "day=a"), Limit(2, key=lambda given: "region=b")
+    args, told = pack({"tenant": "acme"}, "arguments"), by_name(Terms().but(limit=[day, region]))
+    with pytest.raises(InvalidInput, match=r"'mail' has a limit \(at most 1 at once\) whose key a"):
+        told.submission(UUID(int=1), "mail", args)
+    with pytest.raises(InvalidInput, match="key is a function"):
+        told.pattern(UUID(int=1), "mail", args, "day")
+    given = told.but(limit=Limit(1, key="day=a")).submission(UUID(int=1), "mail", args)
+    assert given.options.limits == (JobLimit("day=a", 1),)
+    assert told.but(limit=None).submission(UUID(int=1), "mail", args).options.limits == ()
+
+
+def test_a_raw_job_counts_for_keys_that_are_no_parameter() -> None:
+    told = by_name(Terms().but(limit=Limit(3)))
+    job = told.submission(UUID(int=1), "mail", b"hello", raw=True)
+    assert (job.options.limits, job.options.raw) == ((JobLimit("kind=mail", 3),), True)
+    told = by_name(Terms().but(limit=Limit(3, key="tenant")))
+    with pytest.raises(InvalidInput, match="parameter 'tenant'"):
+        told.submission(UUID(int=1), "mail", b"hello", raw=True)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +174,7 @@ def test_without_a_key_all_jobs_of_the_kind_count() -> None:
             [{"key": "api=maps", "rate": "9/s", "burst": 2, "units": 2}, 1],
             [Limit(key="api=maps", rate="9/s", burst=2, units=2), Limit(1)],
         ),
+        ({"concurrency": 1, "full": "drop_newest"}, [Limit(1, full="drop_newest")]),
     ],
 )
 def test_a_file_describes_limits(given: object, found: list[Limit]) -> None:
@@ -163,6 +191,8 @@ def test_a_file_describes_limits(given: object, found: list[Limit]) -> None:
         ({"key": 3}, "must be text"),
         ({"burst": 3}, "no rate"),
         ({"rate": "3"}, "is no rate"),
+        ({"full": "drop"}, "it is one of wait"),
+        (-1, "concurrency"),
     ],
 )
 def test_what_a_file_cannot_describe_is_refused(given: object, word: str) -> None:

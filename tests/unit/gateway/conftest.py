@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import longshore
+from longshore import Limit
 from longshore.testing.kit import Kit, run_inline
 
 from .api import Api
@@ -21,6 +22,10 @@ def make_app() -> longshore.App:
     async def add(a: int, b: int) -> int:
         print("adding", a, b)
         return a + b
+
+    @app.job(limit=Limit(1, key=lambda given: f"day={given['date']}"))
+    async def close_day(date: str) -> str:
+        return date
 
     @app.job
     async def fail(why: str) -> None:

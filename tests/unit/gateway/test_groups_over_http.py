@@ -50,6 +50,18 @@ async def test_a_group_runs_in_order_and_is_shown(api: Api) -> None:
     assert [one["id"] for one in listed] == [group["id"]]
 
 
+async def test_a_group_has_a_limit(api: Api) -> None:
+    reply = await api.post(GROUPS, {**FLOW, "limit": {"concurrency": 5}})
+    group = (await api.get(reply.headers["location"])).json
+    assert (group["limit"]["key"], group["limit"]["concurrency"]) == ("group=", 5)
+    [job, *_] = (await api.get(f"/dispatcher/jobs/?group={group['id']}")).json["jobs"]
+    assert [one["key"] for one in job["limits"]] == [f"group={group['id']}"]
+    await api.kit.drain_async()
+    assert (await api.get(reply.headers["location"])).json["state"] == "succeeded"
+    refused = await api.post(GROUPS, {**FLOW, "limit": {"concurrency": 5, "key": "a"}})
+    assert (refused.status, "counts the jobs of the group" in refused.json["detail"]) == (400, True)
+
+
 async def test_a_group_may_come_line_by_line(api: Api) -> None:
     reply = await api.post(GROUPS, in_lines(FLOW), content_type="application/x-ndjson")
     assert (reply.status, reply.json["jobs"]) == (201, 3)

@@ -80,6 +80,56 @@ async def test_every_option_of_a_submit_arrives(api: Api) -> None:
     }
 
 
+CLOSE = {"kind": "close_day", "args": {"date": "monday"}}
+
+
+async def test_a_submit_gives_the_key_that_a_function_makes(api: Api) -> None:
+    refused = await api.post(JOBS, CLOSE)
+    assert (refused.status, refused.json["code"]) == (400, "invalid_input")
+    assert "give the submit its own limit with a whole key" in refused.json["detail"]
+    body = {**CLOSE, "limit": [{"key": "day=monday", "concurrency": 1}]}
+    job = (await api.get(f"{JOBS}{await submitted(api, body)}")).json
+    assert [(one["key"], one["concurrency"]) for one in job["limits"]] == [("day=monday", 1)]
+    job = (await api.get(f"{JOBS}{await submitted(api, {**CLOSE, 'limit': None})}")).json
+    assert job["limits"] == []
+
+
+async def test_a_submit_gives_limits_a_fair_key_and_a_debounce(api: Api) -> None:
+    rate = {"key": "api=maps", "rate": "9/min", "burst": 5, "units": 2}
+    own = {"key": "a", "concurrency": 1, "full": "drop_newest"}
+    body = {**ADD, "limit": [rate, own], "fair_by": "b", "id": str(uuid4())}
+    job = (await api.get(f"{JOBS}{await submitted(api, body)}")).json
+    assert [one["key"] for one in job["limits"]] == ["api=maps", "a=1"]
+    assert job["limits"][0]["rate"] == {"units": 9, "per_s": 60.0, "burst": 5}
+    assert (job["limits"][1]["full"], job["fair"]) == ("drop_newest", "b=2")
+    assert (await api.post(JOBS, body)).status == 200, "a repeat"
+    debounced = {**ADD, "debounce": {"wait_s": 5, "max_wait_s": 60, "key": "a"}}
+    job = (await api.get(f"{JOBS}{await submitted(api, debounced)}")).json
+    assert (job["debounce"]["key"], job["state"]) == ("a=1", "delayed")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"limit": [{"key": "c", "concurrency": 1}]}, "limited by its parameter 'c'"),
+        ({"limit": [{"key": "a", "rate": "often"}]}, "is no rate"),
+        ({"limit": [{"key": "a", "burst": 2}]}, "no rate"),
+        ({"limit": [{"key": "a=1"}, {"key": "a"}]}, "given twice"),
+        ({"limit": [{"key": "a", "most": 1}]}, "unknown field"),
+        ({"fair_by": "c"}, "shares by its parameter 'c'"),
+        ({"debounce": {"wait_s": 5}, "unique_key": "x"}, "unique_key the first"),
+        ({"debounce": {"wait_s": 5}, "delay_s": 1}, "leave out delay_s"),
+        ({"debounce": {"wait_s": 5, "max_wait_s": 1}}, "at least wait_s"),
+    ],
+)
+async def test_what_cannot_limit_a_job_is_refused(
+    api: Api, given: dict[str, Any], words: str
+) -> None:
+    reply = await api.post(JOBS, {**ADD, **given})
+    assert reply.status == 400
+    assert words in reply.json["detail"]
+
+
 async def test_a_raw_job_has_bytes_in_base64(api: Api) -> None:
     data = base64.b64encode(b"\x00\xff").decode()
     job = (await api.get(f"{JOBS}{await submitted(api, {'kind': 'raw', 'data': data})}")).json

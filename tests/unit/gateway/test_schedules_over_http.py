@@ -46,6 +46,21 @@ async def test_a_schedule_is_paused_triggered_and_backfilled(api: Api) -> None:
     assert fates == ["submitted", "caught_up", "caught_up", "caught_up"]
 
 
+async def test_the_job_of_a_schedule_has_limits(api: Api) -> None:
+    limits = [{"key": "a", "concurrency": 1}]
+    body = {"name": "often", "every_s": 60, "job": {**ADD, "limit": limits, "fair_by": "b"}}
+    assert (await api.post(ALL, body)).status == 201
+    fire = (await api.post(f"{ALL}often/trigger")).json
+    job = (await api.get(f"/dispatcher/jobs/{fire['job']}")).json
+    assert ([one["key"] for one in job["limits"]], job["fair"]) == (["a=1"], "b=2")
+    close = {"kind": "close_day", "args": {"date": "monday"}}
+    refused = await api.post(ALL, {"name": "close", "every_s": 60, "job": close})
+    assert (refused.status, "a submit by name cannot call it" in refused.json["detail"]) == (
+        400,
+        True,
+    )
+
+
 async def test_what_cannot_be_a_schedule_is_refused(api: Api) -> None:
     for wrong in (
         {"name": "x", "job": ADD},

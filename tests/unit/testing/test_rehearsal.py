@@ -115,3 +115,58 @@ def test_an_empty_trace_says_nothing() -> None:
 def test_a_trace_that_is_too_long_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"3 jobs, and at most 2 are tried \(--max-arrivals\)"):
         rehearse([ONE], come(0, 1, 2), most=2)
+
+
+def of_queue(
+    *times: float, queue: str = "mail", kind: str = "work", fair: str = ""
+) -> list[Arrival]:
+    return [Arrival(at, 2.0, kind=kind, queue=queue, fair=fair) for at in times]
+
+
+def test_rules_for_queues_and_kinds_count_jobs_that_name_no_key() -> None:
+    rules = [LimitRule("queue=mail", 1), LimitRule("kind=*", 5)]
+    jobs = [*of_queue(0, 0, 0), *of_queue(0, queue="other")]
+    trial = trial_of(rehearse(rules, jobs), rules)
+    assert trial.took_s == pytest.approx(6.0)
+    mail, kinds = trial.rules
+    assert (mail.rule, mail.keys, mail.waits.jobs, mail.longest) == ("queue=mail", 1, 3, 2)
+    assert mail.waits.share == pytest.approx(2 / 3)
+    assert (mail.waits.p50_s, mail.waits.max_s, mail.used) == pytest.approx((2.0, 4.0, 1.0))
+    assert (kinds.keys, kinds.waits.jobs, kinds.waits.share) == (1, 4, 0)
+    assert trial.slots.max_s == 0, "what a rule closes is no free slot that is missing"
+    assert [one.key for one in trial.keys] == ["queue=mail", "kind=work"]
+
+
+def test_a_rate_of_a_queue_and_a_queue_that_lets_nothing_begin() -> None:
+    rate = LimitRule("queue=mail", rate=Rate(1, 10.0, 1))
+    trial = trial_of(rehearse([rate], of_queue(0, 0, 0)), [rate])
+    assert trial.rules[0].waits.max_s == pytest.approx(20.0)
+    none = LimitRule("queue=mail", 0)
+    trial = trial_of(rehearse([none], of_queue(0, 0)), [none])
+    assert (trial.never, trial.rules[0].never, trial.rules[0].longest) == (2, 2, 2)
+
+
+def test_a_job_that_waits_for_its_key_and_then_for_its_queue_says_both() -> None:
+    """Its key is free at 2 s, its queue at 3 s."""
+    rules = [ONE, LimitRule("queue=mail", 1)]
+    key = (JobLimit("tenant=a"),)
+    jobs = [Arrival(0, 2.0, key), Arrival(1, 2.0, queue="mail"), Arrival(1, 2.0, key, queue="mail")]
+    trial = trial_of(rehearse(rules, jobs), rules)
+    assert sum(one.waits.max_s for one in trial.rules) == pytest.approx(2.0)
+    assert trial.slots.max_s == 0
+
+
+def test_weights_are_tried_too() -> None:
+    """Two keys come with the same jobs, to one slot; the one with the larger weight waits less."""
+    rules = [LimitRule("t=a", weight=3.0), LimitRule("t=*", weight=1.0)]
+    both = [*of_queue(*[0] * 40, fair="t=a"), *of_queue(*[0] * 40, fair="t=b")]
+    trial = trial_of(rehearse(rules, both, Fleet(1, 1)), rules)
+    assert trial.rules == (), "they limit nothing"
+    b, a = trial.fair
+    assert [(one.key, one.rule, one.weight) for one in (a, b)] == [
+        ("t=a", "t=a", 3.0),
+        ("t=b", "t=*", 1.0),
+    ]
+    assert a.waits.max_s < 0.75 * b.waits.max_s
+    even = trial_of(rehearse([], both, Fleet(1, 1)), []).fair
+    assert even[1].waits.max_s > 0.95 * even[0].waits.max_s

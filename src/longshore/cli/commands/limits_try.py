@@ -13,9 +13,10 @@ from longshore.cli.view.show import Table, View, print_json, print_view
 from longshore.client.jsonable import plain
 from longshore.core.timing import span
 from longshore.testing.rehearsal import MOST_ARRIVALS, Fleet, rehearse
-from longshore.testing.rehearsed import KeyTrial, RuleTrial, Trial, Waits, trial_of
+from longshore.testing.rehearsed import FairTrial, KeyTrial, RuleTrial, Trial, Waits, trial_of
 
 MOST_KEYS_SHOWN = 20
+_FAIR_HEADS = ("jobs", "for slots", "p50", "p95", "max")
 _HEADS = ("jobs", "waited", "p50", "p95", "max", "used", "longest queue")
 
 
@@ -50,7 +51,16 @@ def _view(trial: Trial) -> View:
     ]
     if len(trial.keys) > MOST_KEYS_SHOWN:
         parts.append(Text(f"and {len(trial.keys) - MOST_KEYS_SHOWN:,} more keys: --json has all"))
+    if trial.fair:
+        fair = [_fair_row(one) for one in trial.fair[:MOST_KEYS_SHOWN]]
+        parts.append(Table(("fair key", "weight", *_FAIR_HEADS), fair, frozenset(_FAIR_HEADS)))
     return View(parts)
+
+
+def _fair_row(one: FairTrial) -> tuple[str, ...]:
+    waits = one.waits
+    times = (span(waits.p50_s), span(waits.p95_s), span(waits.max_s))
+    return one.key, f"{one.weight:g}", f"{waits.jobs:,}", f"{waits.share:.0%}", *times
 
 
 def _for_slots(waits: Waits) -> str:

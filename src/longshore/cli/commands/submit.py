@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import structs
 
 from longshore.cli import completing
 from longshore.cli.options import (
@@ -25,6 +24,7 @@ from longshore.cli.view.show import print_answer, print_json, unsuccessful
 from longshore.cli.view.waiting import wait_for
 from longshore.client import jsonable, pairs
 from longshore.client.connection import Connection
+from longshore.client.described import options_in_texts
 from longshore.client.ids import fresh_id
 from longshore.client.kind import SubmitOptions, Terms
 from longshore.core.limits import MAX_ATTEMPTS
@@ -106,6 +106,19 @@ from longshore.wire.messages import SubmitAnswer
     metavar="SECONDS",
     type=duration,
     help="How long before the first retry; it doubles each time.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="LIMIT",
+    help="At most so many at once: 3, or key=tenant,concurrency=3,rate=100/min; repeatable.",
+)
+@click.option("--fair-by", metavar="KEY", help="Share the workers by this argument, or NAME=VALUE.")
+@click.option(
+    "--debounce",
+    metavar="SECONDS",
+    help="Only the last runs: 5, or wait_s=5,max_wait_s=60,key=doc.",
 )
 @click.option("--unique-key", help="At most one unended job of this kind has this key.")
 @click.option("--label", "labels", multiple=True, help="A tag; repeatable.")
@@ -221,17 +234,20 @@ def _arguments(given: dict[str, Any]) -> bytes:
 
 async def _submission(connection: Connection, given: dict[str, Any], args: bytes) -> Submission:
     """The job, on the terms that its app declares where no option sets another."""
-    told = None if given["data"] is not None else await connection.kind(given["kind"])
-    return _job(given, args, Terms.of_kind(told))
+    return _job(given, args, Terms.of_kind(await connection.kind(given["kind"])))
 
 
 def _job(given: dict[str, Any], args: bytes, declared: Terms) -> Submission:
-    chosen = {name: given[name] for name in SubmitOptions.__annotations__ if name in given}
-    terms = declared.but(**{name: value for name, value in chosen.items() if value is not None})
-    job = terms.submission(terms.id or fresh_id(), given["kind"], args)
-    if given["data"] is None:
-        return job
-    return structs.replace(job, options=structs.replace(job.options, raw=True))
+    terms = declared.but(**_chosen(given))
+    raw = given["data"] is not None
+    return terms.submission(terms.id or fresh_id(), given["kind"], args, raw=raw)
+
+
+def _chosen(given: dict[str, Any]) -> dict[str, object]:
+    """The options that are given, in place of what the app declares."""
+    in_texts = options_in_texts(given["limits"], given["debounce"], given["fair_by"])
+    names = [name for name in SubmitOptions.__annotations__ if given.get(name) is not None]
+    return {name: given[name] for name in names} | in_texts
 
 
 def _document(given: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from longshore.cli.view.show import (
 )
 from longshore.client import jsonable
 from longshore.core.group_words import in_states, shown_counts, shown_state
+from longshore.core.key_limits import group_key
+from longshore.core.key_words import bounds_words
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.outlook import Cost, Forecast, about
 from longshore.core.text import visible
@@ -219,12 +221,20 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("gates", _gates_words(group, gates)),
         ("failed first", _failed_first(failure)),
         ("fail fast", "yes" if group.fail_fast else ""),
+        ("limit", _limit_words(group)),
         ("cancelled by", group.cancelled_by),
         ("labels", ", ".join(group.labels)),
         ("created", time(group.created_at)),
         ("ended", f"{time(group.ended_at)}{took}"),
         *callback_lines(callbacks),
     ]
+
+
+def _limit_words(group: Group) -> str:
+    """What limits all of its jobs together, and the key for which they count."""
+    if group.limit is None:
+        return ""
+    return f"{bounds_words(group.limit.concurrency, group.limit.rate)} ({group_key(group.id)})"
 
 
 def _run_words(group: Group) -> str:

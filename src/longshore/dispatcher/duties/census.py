@@ -20,6 +20,7 @@ from longshore.core.metering import BoundedLabels, Sample
 from longshore.core.queue_waits import QueueCause, waiting_now
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.lane_depths import lane_depths
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.model.depth import LaneDepth
 from longshore.model.job import JobState
@@ -64,7 +65,7 @@ class Census:
             self._blocked.clear()
             self._waiting.clear()
             return
-        depths = await self._store.depths()
+        depths = await lane_depths(self._store)
         workers = [self._takeover.seen(one) for one in await self._store.workers()]
         waited = self._note_waiting(depths)
         self._note_blocked(depths, workers)

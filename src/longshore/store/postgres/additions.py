@@ -28,6 +28,7 @@ from longshore.errors import Conflict, StoreUnavailable
 from longshore.model.group import AddedNode, GroupSubmitted
 from longshore.model.job import Refused
 from longshore.store.additions import Addition, Growable, added_items, is_repeat, not_added, taken
+from longshore.store.group_limits import limited, unpack_limit
 from longshore.store.postgres import groups_sql
 from longshore.store.postgres import growth_sql as sql
 from longshore.store.postgres.added_nodes import (
@@ -128,6 +129,7 @@ class AddToGroup(NamedTuple):
             items = await self._unless_taken(tx, items)
         if isinstance(items, Refused):
             return items, settling
+        items = limited(items, self.group, unpack_limit(group["own_limit"]))
         await self._store(tx, items, {row["place"]: row for row in rows}, settling)
         await tx.fetch(sql.GROW, self.group, len(items), into.first, self.addition.edges, edges)
         answer = GroupSubmitted(self.group, group["number"], state, staged + len(items))

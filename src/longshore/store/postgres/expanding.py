@@ -24,11 +24,13 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.errors import LongshoreError
 from longshore.model.group import GATE, MAP, SCOPE, GateVerdict
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, JobState
+from longshore.model.limits import JobLimit
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import Elements, elements
 from longshore.payload.references import MAX_REFERENCED_BYTES, NodeResult, Results, references
 from longshore.payload.values import are_same
 from longshore.store.filling import Found, by_job, too_large
+from longshore.store.group_limits import limited, unpack_limit
 from longshore.store.postgres import groups_sql
 from longshore.store.postgres import growth_sql as sql
 from longshore.store.postgres.added_nodes import (
@@ -83,7 +85,8 @@ async def expand_map(
         return settling, 0
     settling.groups.add(map.group)
     left = max_group_jobs - groups[0]["staged"]
-    step = _Step(tx, rows[0], nodes[0]["expanded"], groups[0]["staged"], left, settling)
+    expanded, staged, limit = nodes[0]["expanded"], groups[0]["staged"], groups[0]["own_limit"]
+    step = _Step(tx, rows[0], expanded, staged, left, unpack_limit(limit), settling)
     return settling, await step.run(most)
 
 
@@ -95,6 +98,7 @@ class _Step(NamedTuple):
     first: int
     staged: int
     room: int
+    limit: JobLimit | None
     settling: Settling
 
     async def run(self, most: int) -> int:
@@ -146,7 +150,7 @@ class _Step(NamedTuple):
         wanted = [Wanted(group, item.node.key, item.node.job.id) for item in items]
         taken = await find_taken(self.tx, wanted, [item.node.job for item in items])
         item = taken.first(items)
-        return items if item is None else grown_taken(item.node)
+        return limited(items, group, self.limit) if item is None else grown_taken(item.node)
 
     def _keys_too_long(self, adder: Adder, found: Elements) -> str:
         """Why the key of the last element is too long, before the first of them is stored."""

@@ -46,6 +46,7 @@ from longshore.payload.references import MAX_REFERENCED_BYTES
 from longshore.ports import Hint, Settled
 from longshore.store.additions import Addition
 from longshore.store.filling import fill, wanted_results
+from longshore.store.group_limits import unpack_limit
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.additions import EDGES, AddToGroup
 from longshore.store.postgres.changes import apply, locked
@@ -500,4 +501,5 @@ def _key(ref: UUID | int) -> str:
 def _shown(row: asyncpg.Record, counts: dict[str, int], open: int = 0) -> Group:
     values = {**row, "state": GROUP_STATES[row["state"]], "labels": tuple(row["labels"])}
     values["watchers"] = unpack_watchers(row["watchers"])
+    values["limit"] = unpack_limit(row["limit"])
     return Group(**values, counts=counts, open=open)

@@ -33,13 +33,13 @@ from longshore.store.postgres.states import CODES, ENDED, GROUP_CODES, WAITING
 from longshore.store.rows import NOT_RUN_LIST
 
 ADD_GROUP: Final = """
-INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels, watchers)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels, watchers, own_limit)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT DO NOTHING
 """
 LOCK_GROUP: Final = """
 SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone, run_of, watchers,
-    ended_at, reopening, retries
+    own_limit, ended_at, reopening, retries
 FROM longshore.job_group WHERE id = $1 FOR UPDATE
 """
 STAGED: Final = """
@@ -395,7 +395,7 @@ WHERE id = $1
 
 _SHOWN: Final = """
 SELECT id, number, name, state, greatest(jobs, staged) AS jobs, fail_fast, labels, created_at,
-    ended_at, cancelled_by, run_of, round, watchers
+    ended_at, cancelled_by, run_of, round, watchers, own_limit AS "limit"
 FROM longshore.job_group
 """
 GROUP_BY_ID: Final = f"{_SHOWN} WHERE id = $1 AND NOT is_gone"

@@ -24,9 +24,11 @@ from longshore.model.attempt import AttemptKey
 from longshore.model.ends import End
 from longshore.model.group import GroupState
 from longshore.model.job import Finished, JobState, Verdict
+from longshore.model.limits import JobLimit
 from longshore.model.reports import OutboxNode
 from longshore.model.worker import Lane
 from longshore.payload.maps import grown_id
+from longshore.store.group_limits import limited, unpack_limit
 from longshore.store.postgres import growth_sql as sql
 from longshore.store.postgres.added_nodes import (
     Taken,
@@ -77,9 +79,10 @@ class _Grown(NamedTuple):
 class _Room:
     """A group that grows, while its row is locked."""
 
-    def __init__(self, state: GroupState, staged: int) -> None:
+    def __init__(self, state: GroupState, staged: int, limit: JobLimit | None) -> None:
         self.state = state
         self.staged = staged
+        self.limit = limit
         self.next_place = 0
 
 
@@ -149,7 +152,8 @@ class Growth:
         groups.discard(None)
         if groups:
             for row in await self._tx.fetch(sql.HOLD_GROWING, sorted(groups)):
-                self._rooms[row["id"]] = _Room(GROUP_STATES[row["state"]], row["staged"])
+                state, limit = GROUP_STATES[row["state"]], unpack_limit(row["own_limit"])
+                self._rooms[row["id"]] = _Room(state, row["staged"], limit)
 
     async def _adders(self, adding: Sequence[_Adding]) -> dict[int, Adder]:
         """The nodes that add to groups."""
@@ -192,6 +196,7 @@ class Growth:
         taken.take(items)
         room.staged += len(items)
         room.next_place += len(items)
+        items = limited(items, one.group, room.limit)
         is_cancelled = one.state is JobState.CANCELLING
         self._planned[one.place] = _Grown(one.key, one.group, adder, items, is_cancelled)
         return ""

@@ -24,7 +24,7 @@ CROSS JOIN LATERAL (
 """
 """Locks the jobs of all ends of a batch that own them, as `FINISH` does afterwards."""
 HOLD_GROWING: Final = """
-SELECT id, state, staged FROM longshore.job_group
+SELECT id, state, staged, own_limit FROM longshore.job_group
 WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
 """
 ADDERS: Final = """

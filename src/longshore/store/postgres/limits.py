@@ -10,6 +10,7 @@ import asyncpg
 from msgspec.structs import astuple
 
 from longshore.core.fairness import IDLE_S, MOST_BEFORE, NEW
+from longshore.core.key_limits import KEYS_FOR_A_LANE, MOST_PAGES
 from longshore.core.key_views import MOST_COUNTED, Holder, KeyWaits, key_view
 from longshore.core.lane_rules import is_of_lanes
 from longshore.model.fair import FairUse
@@ -88,13 +89,20 @@ class PostgresLimits(PostgresKeeper):
     async def forget_lanes(self, most: int = 1000) -> int:
         """Forgets lanes without jobs, so many keys and slots that nobody holds, and old pauses."""
         forgotten = await super().forget_lanes(most)
-        await self._keeping.fetch(sql.FORGET_HOLDS, most)
-        await self._keeping.fetch(sql.ADD_UP, most)
-        await self._keeping.fetch(sql.FORGET_KEYS, most)
+        await self._forget_all(sql.FORGET_HOLDS, KEYS_FOR_A_LANE * most)
+        await self._keeping.fetch(sql.ADD_UP, KEYS_FOR_A_LANE * most)
+        await self._forget_all(sql.FORGET_KEYS, KEYS_FOR_A_LANE * most)
         await self._keeping.fetch(FORGET_ACCOUNTS, most, IDLE_S)
         await self._keeping.fetch(FORGET_PAUSES, most)
         await self._keeping.fetch(FORGET_WAITS, most)
         return forgotten
+
+    async def _forget_all(self, statement: str, most: int) -> None:
+        """Forgets so many at once, again and again while there are more."""
+        for _ in range(MOST_PAGES):
+            [row] = await self._keeping.fetch(statement, most)
+            if row["n"] < most:
+                return
 
     async def open_limits(self, after: str = "", most: int = 1000) -> LimitsOpened:
         """Looks at so many keys behind which jobs wait: see the port."""

@@ -285,20 +285,28 @@ SELECT coalesce((SELECT even_at FROM longshore.limit_key WHERE key = $1), 0) AS 
     (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS now
 """
 FORGET_HOLDS: Final = f"""
-DELETE FROM longshore.hold WHERE ctid = ANY (ARRAY(
-    SELECT h.ctid FROM longshore.hold AS h WHERE NOT {_IS_HELD} LIMIT $1 FOR UPDATE SKIP LOCKED
-))
+WITH gone AS (
+    DELETE FROM longshore.hold WHERE ctid = ANY (ARRAY(
+        SELECT h.ctid FROM longshore.hold AS h WHERE NOT {_IS_HELD} LIMIT $1 FOR UPDATE SKIP LOCKED
+    )) RETURNING 1
+)
+SELECT count(*) AS n FROM gone
 """
 FORGET_KEYS: Final = f"""
-DELETE FROM longshore.limit_key WHERE key = ANY (ARRAY(
-    SELECT k.key FROM longshore.limit_key AS k
-    WHERE k.even_at < (extract(epoch FROM statement_timestamp()) * 1000000)::bigint
-        AND coalesce(k.waited_at < now() - interval '{KEY_WAITS_KEPT_S} s', true)
-        AND NOT EXISTS (SELECT FROM longshore.key_wait AS w WHERE w.key = k.key)
-        AND NOT EXISTS (SELECT FROM longshore.hold AS h WHERE h.key = k.key)
-        AND NOT EXISTS (SELECT FROM longshore.job AS b WHERE {_BEHIND} AND b.blocked_on = k.key)
-    LIMIT $1 FOR UPDATE SKIP LOCKED
-))
+WITH gone AS (
+    DELETE FROM longshore.limit_key WHERE key = ANY (ARRAY(
+        SELECT k.key FROM longshore.limit_key AS k
+        WHERE k.even_at < (extract(epoch FROM statement_timestamp()) * 1000000)::bigint
+            AND coalesce(k.waited_at < now() - interval '{KEY_WAITS_KEPT_S} s', true)
+            AND NOT EXISTS (SELECT FROM longshore.key_wait AS w WHERE w.key = k.key)
+            AND NOT EXISTS (SELECT FROM longshore.hold AS h WHERE h.key = k.key)
+            AND NOT EXISTS (
+                SELECT FROM longshore.job AS b WHERE {_BEHIND} AND b.blocked_on = k.key
+            )
+        LIMIT $1 FOR UPDATE SKIP LOCKED
+    )) RETURNING 1
+)
+SELECT count(*) AS n FROM gone
 """
 """Removes rows of keys that hold nothing, and for which no job has waited for long.
 

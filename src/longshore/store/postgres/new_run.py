@@ -25,6 +25,7 @@ from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import MOST_COPIED, GroupState, GroupSubmitted, RunPlan
 from longshore.model.ids import derive_id
 from longshore.model.job import JobState
+from longshore.store.group_limits import keys_of_runs
 from longshore.store.postgres import groups_sql
 from longshore.store.postgres.connections import Again, ConnectionPool, Transaction
 from longshore.store.postgres.group_retry import node_states
@@ -56,8 +57,9 @@ FROM (
 LEFT JOIN longshore.group_run AS r ON r.group_id = g.id
 """
 _ADD_GROUP: Final = """
-INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels, run_of)
-SELECT $1, jobs, $2, fail_fast, name, labels, number FROM longshore.job_group WHERE id = $3
+INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels, run_of, own_limit)
+SELECT $1, jobs, $2, fail_fast, name, labels, number, own_limit
+FROM longshore.job_group WHERE id = $3
 """
 _ADD_RUN: Final = """
 INSERT INTO longshore.group_run VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -78,6 +80,7 @@ CROSS JOIN LATERAL (
 ) AS j
 """
 _AT: Final = "(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint::text)"
+_HEX: Final = "encode(convert_to({}::text, 'UTF8'), 'hex')"
 _COPY: Final = f"""
 WITH copied AS (
     INSERT INTO longshore.job (
@@ -87,13 +90,18 @@ WITH copied AS (
     )
     SELECT
         i.id, j.body_hash, j.args, j.unique_key, j.lane, j.priority, j.kind, j.queue, j.target,
-        j.options, j.timeout_s, statement_timestamp(), $1::uuid,
+        CASE WHEN strpos(j.concurrency_key, $10) > 0 THEN decode(
+            replace(encode(j.options, 'hex'), {_HEX.format("$10")}, {_HEX.format("$11")}), 'hex'
+        ) ELSE j.options END,
+        j.timeout_s, statement_timestamp(), $1::uuid,
         CASE WHEN i.info IS NULL THEN {WAITING} ELSE {_SUCCEEDED} END,
         CASE WHEN i.info IS NOT NULL THEN statement_timestamp() END,
         CASE WHEN i.info IS NOT NULL THEN j.result END,
         CASE WHEN i.info IS NULL THEN '["{JobState.WAITING}",' ELSE '["{JobState.SUCCEEDED}",' END
             || {_AT} || ',"","' || coalesce(i.info, '') || '"]',
-        CASE WHEN j.fair IS NULL THEN j.concurrency_key ELSE coalesce(j.concurrency_key, '') END,
+        replace(coalesce(
+            j.concurrency_key, CASE WHEN j.fair IS NOT NULL THEN '' END
+        ), $10, $11),
         j.fair, CASE WHEN j.fair IS NOT NULL THEN '{NEW}' END
     FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::integer[]) AS i (job, id, info, place)
     CROSS JOIN LATERAL (
@@ -353,6 +361,7 @@ async def _store(
         [one.open for one in copies],
         [None if row["scope"] is None else ids[row["scope"]] for row in rows],
         taken,
+        *keys_of_runs(run.plan.group, run.id),
     )
     if stored[0]["n"] < len(copies):
         raise Again("a unique key was taken just now")

@@ -20,6 +20,7 @@ from longshore.model.group import (
 )
 from longshore.model.ids import derive_ids
 from longshore.model.job import Refused
+from longshore.store.group_limits import limited, pack_limit
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres import growth_sql
 from longshore.store.postgres.added_nodes import lanes_of, store_lanes, store_nodes
@@ -56,8 +57,8 @@ async def stage(
     """
     head = part.head
     values = (head.jobs, GROUP_CODES[GroupState.STAGING], head.fail_fast, head.name)
-    watchers = pack_watchers(head.watchers)
-    await tx.fetch(sql.ADD_GROUP, head.id, *values, list(head.labels), watchers)
+    watchers, limit = pack_watchers(head.watchers), pack_limit(head.limit)
+    await tx.fetch(sql.ADD_GROUP, head.id, *values, list(head.labels), watchers, limit)
     locked_group = await tx.fetch(sql.LOCK_GROUP, head.id)
     if not locked_group:
         raise StoreUnavailable(f"group {head.id} was pruned just now; try again")
@@ -68,7 +69,7 @@ async def stage(
     if state is GroupState.STAGING:
         new = await _unknown(tx, part, items)
         if new:
-            await _add(tx, head.id, new)
+            await _add(tx, head.id, limited(new, head.id, head.limit))
         staged += len(new)
         if staged == head.jobs:
             await _count_scopes(tx, part)
@@ -85,7 +86,8 @@ async def stage(
 def _is_same(row: asyncpg.Record, head: GroupHead) -> bool:
     stored = row["name"], row["jobs"], row["fail_fast"], tuple(row["labels"]), row["watchers"]
     same = head.name, head.jobs, head.fail_fast, head.labels, pack_watchers(head.watchers)
-    return row["run_of"] is None and stored == same
+    is_limited_so = row["own_limit"] == pack_limit(head.limit)
+    return row["run_of"] is None and stored == same and is_limited_so
 
 
 async def _unknown(

@@ -17,6 +17,7 @@ from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.group import AddedNode, Group, GroupSubmitted
 from longshore.model.job import JobState, Refused
 from longshore.store.additions import Addition, Growable, added_items, is_repeat, not_added, taken
+from longshore.store.group_limits import limited
 from longshore.store.rows import NodeItem, clean
 from longshore.store.sqlite.group_reads import group
 from longshore.store.sqlite.growth import GREW
@@ -114,7 +115,7 @@ def _store(
     tx: Transaction, group: Group, items: Sequence[NodeItem], jobs: Mapping[int, int]
 ) -> None:
     """Stores new nodes, which hear of what has ended, and lets those begin that can."""
-    numbers = add_nodes(tx, group.number, items)
+    numbers = add_nodes(tx, group.number, limited(items, group.id, group.limit))
     inside: dict[int, int] = {}
     for item in items:
         if item.node.scope is not None:

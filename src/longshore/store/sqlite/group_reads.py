@@ -19,6 +19,7 @@ from longshore.model.group import (
     NodeView,
 )
 from longshore.model.job import Job, JobState
+from longshore.store.group_limits import unpack_limit
 from longshore.store.rows import LARGEST_INT, NOT_RUN_LIST, clean, moment, unpack_watchers
 from longshore.store.sqlite import reads
 from longshore.store.sqlite.states import LIVE_LIST
@@ -26,7 +27,7 @@ from longshore.store.sqlite.transaction import Snapshot
 
 _words = msgspec.json.Decoder(tuple[str, ...])
 _SHOWN: Final = """SELECT number, id, state, max(jobs, staged), fail_fast, created_at, ended_at,
-    name, labels, cancelled_by, run_of, round, watchers FROM job_group"""
+    name, labels, cancelled_by, run_of, round, watchers, own_limit FROM job_group"""
 _NODES: Final = """
     SELECT node.key, job.id, job.number, job.kind, job.state, node.condition, node.unmet, (
         SELECT json_group_array(other.key) FROM (
@@ -105,7 +106,7 @@ def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
 
 def _shown(row: tuple[Any, ...], counts: dict[str, int], open: int = 0) -> Group:
     number, id, state, jobs, fail_fast, created_at, ended_at, name, labels, by, *more = row
-    run_of, round, watchers = more
+    run_of, round, watchers, limit = more
     return Group(
         id=UUID(bytes=id),
         number=number,
@@ -122,6 +123,7 @@ def _shown(row: tuple[Any, ...], counts: dict[str, int], open: int = 0) -> Group
         run_of=run_of,
         round=round,
         watchers=unpack_watchers(watchers),
+        limit=unpack_limit(limit),
     )
 
 

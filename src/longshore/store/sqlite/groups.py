@@ -24,6 +24,7 @@ from longshore.model.group import (
 )
 from longshore.model.job import Ended, JobState, Refused
 from longshore.ports import Settled
+from longshore.store.group_limits import limited, pack_limit
 from longshore.store.rows import (
     NodeItem,
     clean,
@@ -86,7 +87,7 @@ def submit_group(
         return items
     head = part.head
     found = tx.execute(
-        """SELECT number, state, staged, jobs, name, fail_fast, labels, watchers, run_of
+        """SELECT number, state, staged, jobs, name, fail_fast, labels, watchers, own_limit, run_of
         FROM job_group WHERE id = ?""",
         (head.id.bytes,),
     ).fetchone()
@@ -104,14 +105,15 @@ def submit_group(
     if staged == head.jobs and (wrong := _wrong_scopes(tx, number, head.id, new)) is not None:
         return wrong
     number = number or _add_group(tx, head)
-    add_nodes(tx, number, new)
+    add_nodes(tx, number, limited(new, head.id, head.limit))
     state = _begin(tx, number, head, staged, settling or Settling(tx))
     return GroupSubmitted(head.id, number, state, staged)
 
 
-def _fields(head: GroupHead) -> tuple[int, str, int, str, bytes | None]:
+def _fields(head: GroupHead) -> tuple[int, str, int, str, bytes | None, bytes | None]:
     labels = msgspec.json.encode(head.labels).decode()
-    return head.jobs, head.name, int(head.fail_fast), labels, pack_watchers(head.watchers)
+    packed = pack_watchers(head.watchers), pack_limit(head.limit)
+    return head.jobs, head.name, int(head.fail_fast), labels, *packed
 
 
 def _unknown(
@@ -147,7 +149,7 @@ def _add_group(tx: Transaction, head: GroupHead) -> int:
     number = tx.next_number()
     tx.execute(
         """INSERT INTO job_group (number, id, state, created_at, jobs, name, fail_fast, labels,
-            watchers) VALUES (?, ?, 'staging', ?, ?, ?, ?, ?, ?)""",
+            watchers, own_limit) VALUES (?, ?, 'staging', ?, ?, ?, ?, ?, ?, ?)""",
         (number, head.id.bytes, tx.now, *_fields(head)),
     )
     return number

@@ -19,10 +19,12 @@ from longshore.errors import LongshoreError
 from longshore.model.ends import End
 from longshore.model.group import GATE, GateVerdict, GroupState
 from longshore.model.job import JobState
+from longshore.model.limits import JobLimit
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import Elements, elements
 from longshore.payload.values import are_same
 from longshore.store.filling import too_large
+from longshore.store.group_limits import limited, unpack_limit
 from longshore.store.rows import Adder, NodeItem, clean, grown_items, grown_taken
 from longshore.store.sqlite.group_reads import group
 from longshore.store.sqlite.nodes import add_nodes, first_taken
@@ -46,7 +48,7 @@ _HELD_TO_EXPAND: Final = f"""
 _GROWING: Final = """
     SELECT node.key, node.place, node.expanded, g.id, g.state, g.staged,
         (SELECT max(place) FROM node AS other WHERE other.group_id = g.number) + 1,
-        CASE job.rank WHEN 0 THEN job.number ELSE job.rank END
+        CASE job.rank WHEN 0 THEN job.number ELSE job.rank END, g.own_limit
     FROM node CROSS JOIN job_group AS g ON g.number = node.group_id
     CROSS JOIN job ON job.number = node.job WHERE node.job = ?"""
 _KEYS: Final = Bulk(
@@ -74,15 +76,17 @@ class _Growing(NamedTuple):
     first: int
     adder: Adder
     expanded: int
+    limit: JobLimit | None
 
 
 def _growing(tx: Transaction, row: Held) -> _Growing:
     found = tx.execute(_GROWING, (row.number,)).fetchone()
-    key, place, expanded, id, state, staged, first, rank = found
+    key, place, expanded, id, state, staged, first, rank, limit = found
     adder = Adder(row.uuid, row.round, key, place, rank)
     assert row.group is not None
     group_id = UUID(bytes=id)
-    return _Growing(row.group, group_id, GroupState(state), staged, first, adder, expanded)
+    now = (GroupState(state), staged, first)
+    return _Growing(row.group, group_id, *now, adder, expanded, unpack_limit(limit))
 
 
 # what attempts add
@@ -148,7 +152,7 @@ def _grown(
 
 def _store(tx: Transaction, into: _Growing, adder: int, items: Sequence[NodeItem]) -> list[int]:
     """Adds these nodes to a group; answers the numbers of their jobs."""
-    numbers = add_nodes(tx, into.number, items)
+    numbers = add_nodes(tx, into.number, limited(items, into.group_id, into.limit))
     inside = sum(item.node.scope is not None for item in items)
     tx.execute("UPDATE node SET open = open + ? WHERE job = ?", (inside, adder))
     edges = sum(len(item.parents) for item in items)

@@ -65,8 +65,13 @@ _TO_WAKE: Final = f"""SELECT json_group_array(number) FROM (
 _HOLDERS: Final = f"""SELECT hold.job, job.started_at, job.options
     FROM hold CROSS JOIN job ON job.number = hold.job
     WHERE hold.key = ? AND {_IS_HELD} ORDER BY hold.job"""
-_FORGET_KEYS: Final = """DELETE FROM limit_key
-    WHERE even_at < ? AND (waited_at IS NULL OR waited_at < ?)"""
+_FORGET_HOLDS: Final = f"""
+    DELETE FROM hold WHERE (key, slot) IN (
+        SELECT key, slot FROM hold WHERE NOT {_IS_HELD} LIMIT ?)"""
+_FORGET_KEYS: Final = """
+    DELETE FROM limit_key WHERE key IN (
+        SELECT key FROM limit_key
+        WHERE even_at < ? AND (waited_at IS NULL OR waited_at < ?) LIMIT ?)"""
 _WAITS: Final = f"""SELECT coalesce(sum(waited_us), 0), coalesce(sum(stays), 0),
     (SELECT count(*) FROM (SELECT 1 FROM job {_BEHIND} AND blocked_on = ?1 LIMIT ?3)),
     (SELECT coalesce(sum(?2 - blocked_at), 0) FROM (
@@ -278,10 +283,15 @@ def open_limits(tx: Transaction, after: str = "", most: int = 1000) -> LimitsOpe
     return LimitsOpened(dict(ready), tx.seconds_to(open_at), last)
 
 
-def forget_keys(tx: Transaction) -> None:
-    """Forgets slots that nobody holds, and keys whose rate has all its room again."""
-    tx.execute(f"DELETE FROM hold WHERE NOT {_IS_HELD}")
-    tx.execute(_FORGET_KEYS, (tx.now, tx.now - round(KEY_WAITS_KEPT_S * 1e6)))
+def forget_keys(tx: Transaction, most: int) -> bool:
+    """Forgets slots that nobody holds, and keys whose rate has all its room again.
+
+    Answers whether there may be more of them.
+    """
+    slots = tx.execute(_FORGET_HOLDS, (most,)).rowcount
+    old = tx.now - round(KEY_WAITS_KEPT_S * 1e6)
+    keys = tx.execute(_FORGET_KEYS, (tx.now, old, most)).rowcount
+    return max(slots, keys) >= most
 
 
 def limit_key(tx: Snapshot, key: str) -> KeyView:

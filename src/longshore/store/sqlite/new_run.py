@@ -18,6 +18,7 @@ from longshore.core.new_run import run_plan, taken_over
 from longshore.model.group import GroupState, GroupSubmitted, RunPlan
 from longshore.model.ids import derive_id
 from longshore.model.job import JobState
+from longshore.store.group_limits import keys_of_runs
 from longshore.store.rows import LARGEST_INT, history_entry, unique_key_taken
 from longshore.store.run_steps import (
     ITEM_BYTES,
@@ -39,8 +40,8 @@ _RUN: Final = """
     FROM job_group AS g LEFT JOIN group_run AS r ON r.group_id = g.number WHERE g.id = ?"""
 _ADD_GROUP: Final = """
     INSERT INTO job_group (number, id, state, jobs, fail_fast, created_at, staged_at, name, labels,
-        run_of)
-    SELECT ?1, ?2, 'staging', jobs, fail_fast, ?3, ?3, name, labels, number
+        run_of, own_limit)
+    SELECT ?1, ?2, 'staging', jobs, fail_fast, ?3, ?3, name, labels, number, own_limit
     FROM job_group WHERE number = ?4"""
 _ADD_RUN: Final = "INSERT INTO group_run VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _UNIQUE_KEYS: Final = """
@@ -55,10 +56,12 @@ _COPY_JOBS: Final = Bulk(
         concurrency_key, fair, blocked_on)
     SELECT v.column1, v.column1, v.column2, v.column3, v.column4, v.column5, ?1, ?2,
         job.body_hash, job.args, job.lane, job.priority, job.timeout_s, job.kind, job.queue,
-        job.target, job.unique_key, job.options,
+        job.target, job.unique_key,
+        CASE WHEN instr(job.concurrency_key, ?3) > 0
+            THEN CAST(replace(CAST(job.options AS TEXT), ?3, ?4) AS BLOB) ELSE job.options END,
         CASE WHEN v.column5 IS NOT NULL THEN job.result END,
-        CASE WHEN job.fair IS NULL THEN job.concurrency_key
-            ELSE coalesce(job.concurrency_key, '') END,
+        replace(CASE WHEN job.fair IS NULL THEN job.concurrency_key
+            ELSE coalesce(job.concurrency_key, '') END, ?3, ?4),
         job.fair, CASE WHEN job.fair IS NOT NULL THEN 'fair' END
     FROM {rows} AS v CROSS JOIN job ON job.number = v.column6""",
     6,
@@ -257,6 +260,7 @@ def _copy_nodes(tx: Transaction, run: _Run, copies: Sequence[PlannedCopy]) -> No
         taken_from = original if one.is_taken else None
         nodes.append((one.place, number, one.unmet, one.open, taken_from))
         tx.count(lane, None, state)
-    _COPY_JOBS.run(tx.connection, jobs, (tx.now, run.number))
+    keys = keys_of_runs(run.plan.group, run.id)
+    _COPY_JOBS.run(tx.connection, jobs, (tx.now, run.number, *keys))
     _COPY_NODES.run(tx.connection, nodes, (run.number, run.source))
     _COPY_EDGES.run(tx.connection, [(one.place,) for one in copies], (run.number, run.source))

@@ -18,7 +18,6 @@ from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
 from longshore.store.rows import LARGEST_INT
 from longshore.store.sqlite.fair import forget_accounts
-from longshore.store.sqlite.limits import forget_keys
 from longshore.store.sqlite.log_archives import DROP_PARTS, LOOSEN_ARCHIVES
 from longshore.store.sqlite.pauses import forget_pauses
 from longshore.store.sqlite.queue_waits import forget_queue_waits
@@ -138,7 +137,6 @@ def forget_lanes(tx: Transaction, most: int) -> int:
     tx.connection.executemany("DELETE FROM tally WHERE lane = ?", found)
     tx.connection.executemany("DELETE FROM lane WHERE hash = ?", found)
     tx.remembered.lanes.difference_update(hash for (hash,) in found)
-    forget_keys(tx)
     forget_accounts(tx)
     forget_pauses(tx)
     forget_queue_waits(tx)

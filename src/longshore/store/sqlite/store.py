@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
+from longshore.core.key_limits import KEYS_FOR_A_LANE, MOST_PAGES
 from longshore.errors import StoreUnavailable
 from longshore.model.access import AuditEntry
 from longshore.model.actor import Delivered, UndeliveredSend
@@ -455,10 +456,12 @@ class SqliteStore:
         return await self._write(lambda tx: pruning.forget_workers(tx, older_than_s, most))
 
     async def forget_lanes(self, most: int = 1000) -> int:
-        """Removes lanes that hold no job any more; answers how many."""
-        if not await self._read(lambda tx: pruning.empty_lanes(tx, 1)):
-            return 0
-        return await self._write(lambda tx: pruning.forget_lanes(tx, most))
+        """Removes lanes that hold no job any more, and what nobody needs of limits and waits."""
+        forgotten = await self._write(lambda tx: pruning.forget_lanes(tx, most))
+        for _ in range(MOST_PAGES):
+            if not await self._write(lambda tx: limits.forget_keys(tx, KEYS_FOR_A_LANE * most)):
+                break
+        return forgotten
 
     async def prune_groups(
         self, kept: Retention, *, most: int = 1000, dry_run: bool = False
