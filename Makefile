@@ -53,11 +53,11 @@ reference:  ## write the parts of the reference that follow from the code
 	@scripts/setup dev
 	@$(BIN)/python scripts/reference.py
 
-bench:  ## measure speed, beside the limit and beside others; less than twenty minutes (BENCH=--docs puts the report into the docs)
+bench:  ## measure speed, beside the limit and beside others (BENCH=--docs puts the report into the docs)
 	@scripts/setup dev servers engine bench
 	@$(BIN)/python bench/run.py $(BENCH)
 
-bench-full:  ## the same with more of everything; about an hour
+bench-full:  ## the same with more of everything
 	@scripts/setup dev servers engine bench
 	@$(BIN)/python bench/run.py --full $(BENCH)
 

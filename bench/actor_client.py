@@ -2,6 +2,8 @@
 
 {"do": "start", "type": T, "actors": N}     there are so many actors of a type
 {"do": "send", "messages": N, "actors": K}  sends so many to K counters in turn; when it began
+{"do": "send_each", "messages": N, "actors": K,
+ "at_once": M}                              the same one by one, with so many under way
 {"do": "counted", "actors": K}              how many messages they have counted in all
 {"do": "ask", "samples": N, "pause_s": S}   one ask after another, in milliseconds
 {"do": "steady", "rate": R, "seconds": S}   so many messages a second to one counter, one by one
@@ -43,6 +45,20 @@ async def send(messages: int, actors: int) -> float:
     adds = [ref.add for ref in refs("Counter", actors)]
     began = time.monotonic()
     await app.send_many_async(adds[number % actors].call(DATA) for number in range(messages))
+    return began
+
+
+async def send_each(messages: int, actors: int, at_once: int) -> float:
+    """Sends one by one, to each actor in turn, with so many under way; answers when it began."""
+    every = refs("Counter", actors)
+    places = iter(range(messages))
+
+    async def stream() -> None:
+        for place in places:
+            await every[place % actors].send_async("add", DATA)
+
+    began = time.monotonic()
+    await asyncio.gather(*(stream() for _ in range(at_once)))
     return began
 
 

@@ -1,7 +1,8 @@
 """A client of a fleet, told what to do by lines of JSON; LONGSHORE_CONNECT says where.
 
 {"do": "prepare", "jobs": N, "kind": K,
- "described": B}                            describes that many jobs, or does so at the submit
+ "described": B, "keys": M}                 describes that many jobs, or does so at the submit;
+                                            those with keys get one of M in turn
 {"do": "run", "all": N}                     submits them in bulk, until so many were recorded
 {"do": "collect"}                           the same, until all outcomes are here
 {"do": "work", "kind": K, "each": [...]}    the same, with a job for each argument
@@ -21,6 +22,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -31,6 +33,7 @@ import uvloop
 from bench import graphs
 from bench.command_app import noop_command
 from bench.helper import questions, reply
+from bench.limited_app import noop_in_turn, noop_many_keys, noop_one_key
 from bench.noop_app import app, begun, nap, noop, unserved
 from bench.plain_app import block, burn, noop_process, noop_thread, sleep
 from longshore.client.group import GroupBuilder
@@ -42,13 +45,16 @@ TICK_S = 0.02
 POLL_S = 0.01
 CHUNK = 10_000
 FLOWS = 10
-KINDS: dict[str, AnyKind] = {
-    kind.kind: kind for kind in (noop, noop_process, noop_thread, block, sleep, burn, noop_command)
-}
+PLAIN: tuple[AnyKind, ...] = (noop_process, noop_thread, block, sleep, burn, noop_command)
+KEYED: tuple[AnyKind, ...] = (noop_many_keys, noop_in_turn)
+KINDS = {kind.kind: kind for kind in (noop, noop_one_key, *PLAIN, *KEYED)}
+_turns = itertools.count()
 
 
-def described_job(kind: AnyKind) -> Call[Any]:
-    """A job that does nothing. Commands take their arguments by name."""
+def described_job(kind: AnyKind, keys: int) -> Call[Any]:
+    """A job that does nothing. Commands take their arguments by name, some jobs one of the keys."""
+    if kind in KEYED:
+        return kind.call(DATA, next(_turns) % keys)
     return kind.call(data=DATA) if kind is noop_command else kind.call(DATA)
 
 
@@ -66,7 +72,8 @@ class Client:
         """The answer to one question."""
         match question:
             case {"do": "prepare", "jobs": jobs, "kind": kind, "described": described}:
-                calls = (described_job(KINDS[kind]) for _ in range(jobs))
+                keys = question["keys"]
+                calls = (described_job(KINDS[kind], keys) for _ in range(jobs))
                 self._calls = list(calls) if described else calls
                 self._recorded = await recorded()
             case {"do": "run", "all": all}:

@@ -1,7 +1,9 @@
 """Fairness: what small tenants wait beside one that floods the lane, and who gets how much.
 
 Jobs are submitted to a store and claimed from it, a slot at a time, with neither dispatcher nor
-worker: a job takes one tick, so waits are exact numbers of jobs, however busy the machine is.
+worker: a job takes one tick, so waits are exact numbers of jobs, however busy the machine is. Then
+every other key has jobs that take five times as long, as dispatchers would tell the store: what
+each key gets of the time counts, while jobs of all keys wait all the time.
 
     python -m bench.fairness sqlite:///bench.db --flood 1000000
 """
@@ -18,6 +20,7 @@ from msgspec import Struct
 
 from bench.stage import STORES, Stage
 from longshore.model.attempt import Attempt
+from longshore.model.fair import FairKey, FairUse
 from longshore.model.job import Submission
 from longshore.model.worker import SessionKey
 from longshore.ports import Store
@@ -29,12 +32,19 @@ TENANTS = 99
 JOBS_OF_EACH = 10
 SLOTS = 50
 BATCH = 1_000
+TIMED = "timed"
+LONG_S = 5.0
+WAITING = 4
+"""So many jobs of each key wait all the time, where some take longer than others."""
+SHARE_S = 100.0
+"""What each key should get of the time, half of it before the shares count."""
 
 
 class Shares(Struct, frozen=True):
     """What one store gave: waits are numbers of jobs that were claimed before, at p99.
 
-    `claim_ms` is what one claim and its ends took, without and with the flood behind it.
+    `claim_ms` is what one claim and its ends took, without and with the flood behind it. `jain` is
+    of jobs that take equally long, `timed_jain` of the time that keys got whose jobs do not.
     """
 
     store: str
@@ -44,6 +54,8 @@ class Shares(Struct, frozen=True):
     claim_ms: tuple[float, float]
     keys: int
     jain: float
+    timed_keys: int
+    timed_jain: float
 
 
 def measure(stage: Stage) -> list[Shares]:
@@ -54,7 +66,9 @@ def measure(stage: Stage) -> list[Shares]:
             shares = asyncio.run(measure_store(url, stage.sizes.flood_jobs, stage.sizes.fair_keys))
         stage.say(
             f"{store}: p99 wait {shares.alone} jobs alone, {shares.beside} beside a flood; "
-            f"Jain index {shares.jain:.3f} over {shares.keys:,} keys"
+            f"Jain index {shares.jain:.3f} over {shares.keys:,} keys, "
+            f"{shares.timed_jain:.3f} of the time of {shares.timed_keys:,} keys with jobs of "
+            "different length"
         )
         found.append(shares)
     return found
@@ -73,8 +87,11 @@ async def measure_store(url: str, flood: int, keys: int) -> Shares:
         await _submit(scene, _jobs("flood", flood))
         beside, flood_ms = await _waits(scene, slot)
         jain = await _evenness(scene, slot, keys)
+        timed_keys = max(4, keys // 20)
+        timed_jain = await _evenness_of_time(scene, slot, timed_keys)
         kind = "sqlite" if is_file else "postgres"
-        return Shares(kind, flood, alone, beside, (small_ms, flood_ms), keys, jain)
+        waits = alone, beside, (small_ms, flood_ms)
+        return Shares(kind, flood, *waits, keys, jain, timed_keys, timed_jain)
     finally:
         await store.close()
 
@@ -125,6 +142,32 @@ async def _evenness(scene: Scene, slot: SessionKey, keys: int) -> float:
     return jain(served[f"tenant=key-{at}"] for at in range(keys))
 
 
+async def _evenness_of_time(scene: Scene, slot: SessionKey, keys: int) -> float:
+    """The Jain index of the seconds that keys got of which every other has jobs that take long."""
+    long = [LONG_S if at % 2 else 1.0 for at in range(keys)]
+    await _submit(scene, [job for at in range(keys) for job in _timed_jobs(at, WAITING)])
+    served = [0.0] * keys
+    for _ in ("until it is known how long jobs take", "then"):
+        served = [0.0] * keys
+        while sum(served) < keys * SHARE_S / 2:
+            taken = await _serve(scene, slot, TIMED)
+            uses = []
+            for one in taken:
+                at = int(one.options.fair.rpartition("-")[2])
+                served[at] += long[at]
+                of = FairKey(one.lane, one.priority, one.options.fair)
+                uses.append(FairUse(of, 1, long[at]))
+            await scene.store.note_use(uses)
+            names = (one.options.fair for one in taken)
+            again = (int(name.rpartition("-")[2]) for name in names)
+            await _submit(scene, [job for at in again for job in _timed_jobs(at, 1)])
+    return jain(served)
+
+
+def _timed_jobs(at: int, count: int) -> list[Submission]:
+    return _jobs(f"timed-{at}", count, kind=TIMED)
+
+
 def jain(shares: Iterable[float]) -> float:
     """1 if all have the same, 1/n if one has all."""
     some = list(shares)
@@ -143,6 +186,8 @@ async def _main() -> None:
     alone, beside = found.claim_ms
     print(f"a claim of {SLOTS} and its ends: {alone:.1f} ms, beside the flood {beside:.1f} ms")
     print(f"Jain index over {found.keys:,} keys: {found.jain:.4f}")
+    print(f"of the time of {found.timed_keys:,} keys with jobs of 1 and {LONG_S:g} s: ", end="")
+    print(f"{found.timed_jain:.4f}")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ INSERT INTO job (
     number, id, lane, state, priority, token, attempt, created_at, run_at, started_at, ended_at,
     body_hash, kind, queue, target, options, history, args, result
 )
-SELECT i, randomblob(16), :lane, :state, 0, iif(:ended, i, 0), iif(:ended, 1, 0), {_AT},
+SELECT i + :before, randomblob(16), :lane, :state, 0, iif(:ended, i + :before, 0),
+    iif(:ended, 1, 0), {_AT},
     iif(:state = 'delayed', 4102444800000000, NULL), iif(:ended, {_AT}, NULL),
     iif(:ended, {_AT}, NULL), i, :kind, :queue, '', x'80',
     iif(:ended, '[["ready",{_AT},"",""],["running",{_AT},"{_WORKER}",""],'
@@ -87,7 +88,7 @@ class Filling(Struct, frozen=True):
 
 
 def fill(url: str, filling: Filling) -> None:
-    """These jobs are in an empty store, and the database has settled after it."""
+    """These jobs are in a store that nobody uses, and the database has settled after it."""
     if url.startswith("sqlite:///"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
             _fill_file(connection, filling)
@@ -106,12 +107,13 @@ def _fill_server(url: str, filling: Filling) -> None:
 
 def _fill_file(connection: sqlite3.Connection, filling: Filling) -> None:
     lane, state, jobs = filling.lane, filling.state.value, filling.jobs
-    values = {"jobs": jobs, "lane": lane, "state": state, "kind": filling.kind}
+    [[before]] = connection.execute("SELECT coalesce(max(number), 0) FROM job")
+    values = {"jobs": jobs, "before": before, "lane": lane, "state": state, "kind": filling.kind}
     ended = filling.state is JobState.SUCCEEDED
     with connection:
         connection.execute(_SQLITE_FILL, values | {"queue": filling.queue, "ended": ended})
         names = (lane, filling.queue, filling.kind)
         connection.execute("INSERT INTO lane VALUES (?, ?, ?, '')", names)
         connection.execute("INSERT INTO tally VALUES (?, ?, ?)", (lane, state, jobs))
-        connection.execute("UPDATE sequence SET number = ?1, token = ?1", (jobs,))
+        connection.execute("UPDATE sequence SET number = ?1, token = ?1", (before + jobs,))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

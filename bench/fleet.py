@@ -26,6 +26,8 @@ class Fleet:
 
     def __init__(self, url: str, folder: Path, app: str = APP, processes: int = PROCESSES) -> None:
         self.url = url
+        self.keys = 1
+        """So many keys of limits the jobs of a run have, if they have any."""
         self._app = app
         self._processes = processes
         self.dispatchers: list[Process] = []
@@ -91,7 +93,7 @@ class Fleet:
     def run_alone(self, jobs: int) -> float:
         """`run`, with all jobs from the first client, as `run_group` submits them."""
         client = self.clients[0]
-        client.ask(do="prepare", jobs=jobs, kind="noop", described=True)
+        client.ask(do="prepare", jobs=jobs, kind="noop", described=True, keys=self.keys)
         began, ended = client.ask(do="run", all=jobs)
         return jobs / float(ended - began)
 
@@ -106,7 +108,7 @@ class Fleet:
 
     def _rate(self, share: int, kind: str, described: bool, **what: object) -> float:
         for client in self.clients:
-            client.ask(do="prepare", jobs=share, kind=kind, described=described)
+            client.ask(do="prepare", jobs=share, kind=kind, described=described, keys=self.keys)
         for client in self.clients:
             client.tell(**what)
         times = [client.answer() for client in self.clients]

@@ -63,10 +63,11 @@ def _length(head: bytes) -> int:
     return int(head[at : at + 12].partition(b"\r")[0])
 
 
-def request(url: str, method: str, path: str, body: object = None) -> bytes:
+def request(url: str, method: str, path: str, body: object = None, accept: str = "") -> bytes:
     """The bytes of a request."""
     data = b"" if body is None else json.dumps(body).encode()
     kind = "Content-Type: application/json\r\n" if data else ""
+    kind += f"Accept: {accept}\r\n" if accept else ""
     head = f"{method} {path} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n{kind}"
     return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
@@ -104,6 +105,29 @@ class Waiting:
                 await reader.readuntil(b"\r\n\r\n")
             self._writers.append(writer)
         return len(self._writers)
+
+
+class Tabs:
+    """Tabs of a browser that show a page: they read whatever comes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self, paths: list[str], number: int) -> int:
+        """So many more tabs at each of these addresses, which have got the first news of it."""
+        for path in paths * number:
+            where = urlsplit(self._url)
+            reader, writer = await asyncio.open_connection(where.hostname, where.port)
+            writer.write(request(self._url, "GET", path, accept="text/event-stream"))
+            await reader.readuntil(b"event: regions")
+            self._tasks.append(asyncio.create_task(self._read(reader, writer)))
+        return len(self._tasks)
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536):
+            pass
+        writer.close()
 
 
 class Flood:
@@ -167,7 +191,7 @@ class Flood:
 
 async def main(url: str) -> None:
     """Answers questions until there are none."""
-    waiting, flood = Waiting(url), Flood(url)
+    waiting, flood, tabs = Waiting(url), Flood(url), Tabs(url)
     asked: Iterator[dict[str, Any]] = questions()
     while (question := await asyncio.to_thread(next, asked, None)) is not None:
         match question.pop("do"):
@@ -175,6 +199,8 @@ async def main(url: str) -> None:
                 reply(await submit(url, **question))
             case "wait":
                 reply(await waiting.open(**question))
+            case "tabs":
+                reply(await tabs.open(**question))
             case "flood":
                 reply(flood.begin(**question))
             case "end_flood":

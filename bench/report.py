@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.actors import ActorPeer
+from bench.actor_peers import ActorPeer
 from bench.containers import AT_ONCE
 from bench.fleet import SLOTS, THREADS
 from bench.http import BATCH, CONNECTIONS, WAITING
-from bench.pairs import Ratio
+from bench.markdown import first_line, shown, table
 from bench.plain import (
     BLOCK_S,
     BURN_S,
@@ -25,6 +25,7 @@ from bench.plain import (
     Plain,
 )
 from bench.results import Results
+from bench.rule_report import beat, fairness, limits, locks, schedules
 from bench.verdict import verdicts
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -53,17 +54,6 @@ def write_docs(folder: Path) -> None:
     page = DOCS / "performance.md"
     before, _, _ = page.read_text().partition(ONE_RUN)
     page.write_text(before + re.sub("^#", "##", report, flags=re.MULTILINE))
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """A Markdown table."""
-    lines = ["", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-
-
-def shown(ratio: Ratio | None) -> str:
-    """A ratio with its spread."""
-    return f"{ratio.median:.2f} ({ratio.low:.2f}–{ratio.high:.2f})" if ratio else ""
 
 
 def _head(results: Results) -> Iterator[str]:
@@ -150,7 +140,7 @@ def _peers(results: Results) -> Iterator[str]:
         ("**longshore**", "postgresql", f"{ours.jobs:,}", rate, "", "yes", "yes", settings)
     ]
     for peer in sorted(ours.peers, key=lambda peer: -(peer.ratio.other if peer.ratio else 0)):
-        rate = f"{peer.ratio.other:,.0f}" if peer.ratio else f"failed: {_first(peer.failure)}"
+        rate = f"{peer.ratio.other:,.0f}" if peer.ratio else f"failed: {first_line(peer.failure)}"
         words = ["yes" if word else "no" for word in (peer.survives, peer.keeps_results)]
         name = f"{peer.name} {peer.version}"
         rows.append(
@@ -172,7 +162,7 @@ def _plain(results: Results) -> Iterator[str]:
             case.pool,
             f"{case.jobs:,}",
             f"{case.jobs_per_s:,.0f} ({min(case.rates):,.0f}–{max(case.rates):,.0f})",
-            *(shown(peer.ratio) or f"failed: {_first(peer.failure)}" for peer in case.peers),
+            *(shown(peer.ratio) or f"failed: {first_line(peer.failure)}" for peer in case.peers),
         )
         for case in plain.rates
     ]
@@ -260,7 +250,7 @@ def _graph(results: Results) -> Iterator[str]:
         nearest = f" ({peer.nearest})" if peer.nearest else ""
         name = f"the small graph, nodes/s, beside {peer.name} {peer.version}{nearest}"
         if peer.ratio is None:
-            rows.append(("postgres", name, "", f"failed: {_first(peer.failure)}", ""))
+            rows.append(("postgres", name, "", f"failed: {first_line(peer.failure)}", ""))
         else:
             sides = f"{peer.ratio.one:,.0f}", f"{peer.ratio.other:,.0f}"
             rows.append(("postgres", name, *sides, shown(peer.ratio)))
@@ -294,7 +284,33 @@ def _actors(results: Results) -> Iterator[str]:
     ]
     head = ["store", "messages to one actor", "µs of CPU each, by thirds", "rows at their ends"]
     yield from table([*head, "timers late, ms, first and last third"], steady)
-    yield from table(_ACTOR_PEERS, map(_actor_peer, actors.peers))
+
+
+def _sleeping(results: Results) -> Iterator[str]:
+    if results.sleeping is None:
+        return
+    yield from ["", "## Sleeping actors, a timer each over the next hour"]
+    sleeping = [
+        (
+            one.store,
+            f"{one.actors:,}",
+            f"{one.fired:,}",
+            f"{one.late.p50_ms:,.0f} / {one.late.p99_ms:,.0f}" if one.late else "",
+            f"{one.memory:.0f} MB, {one.memory_empty:.0f}",
+            shown(one.jobs_of_empty),
+            shown(one.cpu_of_empty),
+        )
+        for one in results.sleeping
+    ]
+    head = ["store", "sleep", "timers fired", "late, ms p50 / p99", "memory, with none"]
+    yield from table([*head, "jobs/s, of an empty store", "CPU of a job"], sleeping)
+
+
+def _actor_peers(results: Results) -> Iterator[str]:
+    if results.actor_peers is None:
+        return
+    yield from ["", "## Messages to actors beside others"]
+    yield from table(_ACTOR_PEERS, map(_actor_peer, results.actor_peers))
 
 
 def _asks(results: Results) -> Iterator[str]:
@@ -313,19 +329,17 @@ def _asks(results: Results) -> Iterator[str]:
     yield from table(["store", "ask, ms p50 / p99", "commit + two hops", "ratio"], asks)
 
 
-_ACTOR_PEERS = ["peer", "settings", "keeps messages", "messages/s", "ours", "ratio"]
+_ACTOR_PEERS = ["peer", "settings", "keeps messages", "messages/s", "ours in bulk", "ratio"]
+_ACTOR_PEERS += ["ours one by one", "ratio"]
 
 
 def _actor_peer(peer: ActorPeer) -> Sequence[str]:
     name, keeps = f"{peer.name} {peer.version}", "yes" if peer.durable else "no"
     if peer.ratio is None:
-        return name, peer.note, keeps, f"failed: {_first(peer.failure)}", "", ""
+        return name, peer.note, keeps, f"failed: {first_line(peer.failure)}", *[""] * 4
     sides = f"{peer.ratio.other:,.0f}", f"{peer.ratio.one:,.0f}"
-    return name, peer.note, keeps, *sides, shown(peer.ratio)
-
-
-def _first(text: str) -> str:
-    return (text.splitlines() or [""])[0].replace("|", "/")
+    each = f"{peer.singles.one:,.0f}" if peer.singles else "", shown(peer.singles)
+    return name, peer.note, keeps, *sides, shown(peer.ratio), *each
 
 
 def _latency(results: Results) -> Iterator[str]:
@@ -344,25 +358,6 @@ def _latency(results: Results) -> Iterator[str]:
         for case in results.latency.cases
     ]
     head = ["store", "load", "submit → start", "submit → result", "commit + two hops", "ratio"]
-    yield from table(head, rows)
-
-
-def _fairness(results: Results) -> Iterator[str]:
-    if results.fairness is None:
-        return
-    yield from ["", "## Fairness: 99 small tenants beside one that floods"]
-    rows = [
-        (
-            one.store,
-            f"{one.flood:,}",
-            one.alone,
-            one.beside,
-            f"{one.claim_ms[0]:.1f} / {one.claim_ms[1]:.1f}",
-            f"{one.jain:.3f} ({one.keys:,} keys)",
-        )
-        for one in results.fairness
-    ]
-    head = ["store", "flood", "p99 wait alone, jobs", "beside it", "claim, ms", "Jain index"]
     yield from table(head, rows)
 
 
@@ -422,6 +417,35 @@ def _http(results: Results) -> Iterator[str]:
         ("workers that missed their lease in the flood", str(found.lost)),
     ]
     yield from table(["what", "measured"], rows)
+
+
+def _dashboard(results: Results) -> Iterator[str]:
+    found = results.dashboard
+    if found is None:
+        return
+    yield from ["", f"## Dashboard, {found.ended:,} jobs ended, {found.ready:,} ready"]
+    rows = [
+        (one.store, one.page, f"{one.times.p50_ms:.1f} / {one.times.p99_ms:.1f}")
+        for one in found.pages
+    ]
+    yield from table(["store", "page", "ms p50 / p99"], rows)
+    tabs = found.tabs
+    used = [
+        (
+            f"{tabs.tabs} tabs",
+            f"{tabs.gateway_percent:.1f} %",
+            f"{tabs.dispatcher_percent:.1f} %",
+            f"{tabs.statements:.1f}",
+        ),
+        (
+            "none",
+            f"{tabs.idle_gateway_percent:.1f} %",
+            f"{tabs.idle_dispatcher_percent:.1f} %",
+            f"{tabs.idle_statements:.1f}",
+        ),
+    ]
+    head = ["open, while nothing happens", "gateway, of a core", "dispatcher"]
+    yield from table([*head, "statements a second at PostgreSQL"], used)
 
 
 def _containers(results: Results) -> Iterator[str]:
@@ -504,13 +528,20 @@ _PARTS = (
     _groups,
     _graph,
     _actors,
+    _sleeping,
+    _actor_peers,
     _asks,
     _http,
+    _dashboard,
     _containers,
     _filesets,
     _latency,
     _flatness,
-    _fairness,
+    limits,
+    locks,
+    fairness,
+    schedules,
+    beat,
     _scale,
     _recovery,
     _cost,

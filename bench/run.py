@@ -1,13 +1,15 @@
 """How fast Longshore is here, beside what the database can do and beside the others.
 
-make bench                                                  less than twenty minutes
+make bench                                                  all parts
 make bench BENCH=--docs                                     the same, into docs/performance.md
 .venv/bin/python bench/run.py --quick                       to try it
 .venv/bin/python bench/run.py --only throughput,peers --peers pgqueuer
 .venv/bin/python bench/run.py --only plain                  plain functions alone
 .venv/bin/python bench/run.py --only graph --peers ray,dask  the small graph beside these alone
-.venv/bin/python bench/run.py --only actors --full          a million sleeping actors
-.venv/bin/python bench/run.py --only actors --sleepers 1000000  as many, and else the usual sizes
+.venv/bin/python bench/run.py --only sleeping --sleepers 1000000  a million sleeping actors
+.venv/bin/python bench/run.py --only actor_peers --peers dbos  messages to actors beside DBOS
+.venv/bin/python bench/run.py --only limits,schedules,fairness  what a rule for starts costs
+.venv/bin/python bench/run.py --only dashboard --full       pages over ten million jobs
 .venv/bin/python bench/run.py --only asks                   an ask at idle, a minute
 """
 

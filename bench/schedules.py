@@ -1,107 +1,113 @@
-"""Schedules: many in a store, some of them due in the same second; until all are submitted.
+"""Schedules: many in a store, some of which are due in the same second, and who submits them.
 
-    python -m bench.schedules sqlite:///bench.db --schedules 100000 --due 1000
-
-It goes the way of a dispatcher's duty (look, decide, record, submit, tell) on one store, without
-workers. The store must be new: the bench fills it.
+Real dispatchers look, decide, record and submit; workers run the jobs. A round is over when all of
+its jobs are in the store, as another process sees them. In the end all is read back: each nominal
+time must have one fire, and each fire one job.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
-from datetime import timedelta
-from uuid import uuid4
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from zoneinfo import ZoneInfo
 
-from msgspec import structs
+from msgspec import Struct
 
-from longshore.core.schedules import decide, read_body
-from longshore.model.job import Submission
-from longshore.model.schedule import (
-    Decision,
-    FireResult,
-    NewSchedule,
-    PendingFire,
-    Rules,
-    Schedule,
-    Spec,
-    Timing,
-)
-from longshore.ports import Batch, Store
-from longshore.store.postgres.store import PostgresStore
-from longshore.store.sqlite.store import SqliteStore
+from bench.fleet import fleet
+from bench.limit_side import open_store
+from bench.schedule_fill import ZONE, daily, fill, jobs_made, wrong
+from bench.stage import Stage
+from longshore.model.schedule import Schedule
 
-_AT_ONCE = 64
-
-
-async def measure(store: Store, schedules: int, due: int) -> tuple[float, float]:
-    """How long it takes to find that nothing is due, and to submit all that is, in seconds."""
-    made = await _fill(store, schedules)
-    began = time.perf_counter()
-    assert not (await store.due_schedules()).examined
-    idle_s = time.perf_counter() - began
-    await store.record_fires([_overdue(one) for one in made[:due]])
-    began = time.perf_counter()
-    submitted = 0
-    while found := (await store.due_schedules()).examined:
-        decisions = [decide(one) for one in found]
-        counts = await store.record_fires(decisions)
-        fires = [
-            PendingFire(one.schedule, made.fire.nominal_at, made.body)
-            for one, counts_too in zip(decisions, counts, strict=True)
-            if counts_too
-            for made in one.made
-            if made.fire.pending
-        ]
-        jobs = [job for fire in fires if (job := read_body(fire.body).job) is not None]
-        await store.pump(uuid4(), Batch(submits=jobs))
-        await store.fires_submitted([FireResult(one.schedule, one.nominal_at) for one in fires])
-        submitted += len(jobs)
-    assert submitted == due, f"{submitted:,} of {due:,} were submitted"
-    return idle_s, time.perf_counter() - began
+CASES = (("postgres", 1), ("postgres", 2), ("sqlite", 1))
+BEFORE_S = 5.0
+"""So long before the first round the schedules that are due begin to be put there."""
+SEEN_S = 1.5
+"""So long before it they must be there: dispatchers look at least every second."""
+EACH_S = 6.0
+"""From one round to the next."""
+PATIENCE_S = 60.0
+LOOK_S = 0.05
 
 
-async def _fill(store: Store, count: int) -> list[Schedule]:
-    timing = Timing((Spec(cron="0 2 * * *", tz="Europe/Vienna"),))
-    job = Submission(uuid4(), "report", b"\x80")
-    rules = Rules(window_s=1e9)
-    found: list[Schedule] = []
-    for first in range(0, count, _AT_ONCE):
-        news = [
-            NewSchedule(uuid4(), f"s{place:07}", timing, rules, job)
-            for place in range(first, min(count, first + _AT_ONCE))
-        ]
-        answers = await asyncio.gather(*(store.put_schedule(new) for new in news))
-        found += [one for one in answers if isinstance(one, Schedule)]
-    return found
+class Rounds(Struct, frozen=True):
+    """So many schedules on one store, of which `due` were due in the same second, again and again.
+
+    `all_s` are the seconds from that second to the last of the jobs, of each round. `wrong` counts
+    times without exactly one job, and jobs without a time. A look that finds nothing takes
+    `idle_ms`.
+    """
+
+    store: str
+    dispatchers: int
+    schedules: int
+    due: int
+    all_s: list[float]
+    wrong: int
+    idle_ms: float
 
 
-def _overdue(one: Schedule) -> Decision:
-    """Its last time is not decided."""
-    past = one.created_at - timedelta(days=1)
-    state = structs.replace(one.state, decided_to=past)
-    return Decision(one.new.id, one.version, state, past)
+def measure(stage: Stage) -> list[Rounds]:
+    """Both stores; PostgreSQL also with two dispatchers."""
+    return [_rounds(stage, store, dispatchers) for store, dispatchers in CASES]
 
 
-async def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("store")
-    parser.add_argument("--schedules", type=int, default=10_000)
-    parser.add_argument("--due", type=int, default=1_000)
-    given = parser.parse_args()
-    is_file = given.store.startswith("sqlite:///")
-    path = given.store.removeprefix("sqlite:///")
-    store: Store = SqliteStore(path) if is_file else PostgresStore(given.store)
-    await store.migrate()
+def _rounds(stage: Stage, store: str, dispatchers: int) -> Rounds:
+    sizes = stage.sizes
+    with stage.fresh(store) as url:
+        now = datetime.now(ZoneInfo(ZONE))
+        fill(url, daily(now + timedelta(hours=12), sizes.schedules - sizes.pairs * sizes.due, now))
+        idle_ms = asyncio.run(_idle_ms(url))
+        with fleet(url, stage.folder, dispatchers=dispatchers):
+            rounds = list(_due_rounds(sizes.pairs, sizes.due))
+            fill(url, [one for _, some in rounds for one in some])
+            if time.time() > rounds[0][0].timestamp() - SEEN_S:
+                raise RuntimeError(f"to put the schedules took too long for {BEFORE_S:g} s")
+            all_s = [
+                _until_made(url, at, place * sizes.due)
+                for place, (at, _) in enumerate(rounds, start=1)
+            ]
+        found = wrong(url, [(one.new.id, at) for at, some in rounds for one in some])
+    many = "1 dispatcher" if dispatchers == 1 else f"{dispatchers} dispatchers"
+    stage.say(
+        f"{store}, {many}, {sizes.schedules:,} schedules: {sizes.due:,} due at once were submitted "
+        f"within {median(all_s):.2f} s ({min(all_s):.2f} to {max(all_s):.2f}), {found} not once; "
+        f"{idle_ms:.1f} ms to find none"
+    )
+    return Rounds(store, dispatchers, sizes.schedules, sizes.due, all_s, found, idle_ms)
+
+
+def _due_rounds(rounds: int, due: int) -> Iterator[tuple[datetime, Sequence[Schedule]]]:
+    """When each round is, and its schedules."""
+    now = datetime.now(ZoneInfo(ZONE))
+    first = (now + timedelta(seconds=BEFORE_S)).replace(microsecond=0)
+    for number in range(rounds):
+        at = first + timedelta(seconds=number * EACH_S)
+        yield at.astimezone(UTC), daily(at, due, now)
+
+
+def _until_made(url: str, at: datetime, goal: int) -> float:
+    """Seconds from a time until so many jobs are in the store."""
+    time.sleep(max(0.0, at.timestamp() - time.time()))
+    while jobs_made(url) < goal:
+        if time.time() > at.timestamp() + PATIENCE_S:
+            raise RuntimeError(f"{jobs_made(url):,} of {goal:,} jobs were submitted")
+        time.sleep(LOOK_S)
+    return time.time() - at.timestamp()
+
+
+async def _idle_ms(url: str) -> float:
+    store = open_store(url)
     await store.open()
     try:
-        idle_s, due_s = await measure(store, given.schedules, given.due)
+        times = []
+        for _ in range(10):
+            began = time.perf_counter()
+            assert not (await store.due_schedules()).examined
+            times.append((time.perf_counter() - began) * 1e3)
+        return median(times)
     finally:
         await store.close()
-    print(f"{given.schedules:,} schedules: {idle_s * 1e3:.1f} ms to find that none is due")
-    print(f"{given.due:,} due at once: {due_s:.2f} s until all are submitted")
-
-
-if __name__ == "__main__":
-    asyncio.run(_main())

@@ -1,4 +1,4 @@
-"""How much is measured: quick to try, less than twenty minutes by default, or in full."""
+"""How much is measured: quick to try, minutes for each part by default, or in full."""
 
 from __future__ import annotations
 
@@ -45,6 +45,11 @@ class Sizes(Struct, frozen=True, kw_only=True):
     snapshot_s: float = 60.0
     slice_s: float = 4.0
     http_requests: int = 6_000
+    shown_ended: int = 1_000_000
+    shown_ready: int = 100_000
+    page_samples: int = 200
+    tabs: int = 200
+    tabs_s: float = 30.0
     containers: int = 40
     fileset_bytes: int = 1_000_000_000
     small_files: int = 100_000
@@ -57,6 +62,12 @@ class Sizes(Struct, frozen=True, kw_only=True):
     queued: int = 1_000_000
     queued_workers: int = 1_000
     queue_by_client: bool = False
+    limit_keys: int = 100_000
+    lock_keys: int = 50
+    """Of each of these keys one job runs at a time."""
+    schedules: int = 100_000
+    due: int = 1_000
+    """So many of the schedules are due in the same second."""
     flood_jobs: int = 1_000_000
     """As many jobs one tenant has waiting while others come."""
     fair_keys: int = 10_000
@@ -84,9 +95,16 @@ FULL = Sizes(
     watch_s=30.0,
     cost_jobs=200_000,
     queue_by_client=True,
+    shown_ended=10_000_000,
+    shown_ready=1_000_000,
+    page_samples=500,
 )
 QUICK = Sizes(
     pairs=1,
+    schedules=1_000,
+    due=50,
+    limit_keys=500,
+    lock_keys=10,
     flood_jobs=5_000,
     fair_keys=200,
     run_s=0.3,
@@ -106,6 +124,11 @@ QUICK = Sizes(
     large_graph=(5, 400),
     chain_jobs=40,
     http_requests=400,
+    shown_ended=3_000,
+    shown_ready=500,
+    page_samples=5,
+    tabs=8,
+    tabs_s=1.0,
     containers=4,
     fileset_bytes=2_000_000,
     small_files=300,

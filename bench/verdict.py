@@ -5,46 +5,28 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from bench.fleet import THREADS
 from bench.groups import Groups
+from bench.level import STORE_NAMES, Verdict, at_least, at_most, spread
 from bench.pairs import Ratio
 from bench.plain import BLOCK_S, BURN_S, CORES, MIXED_PROCESSES, WORKERS, Rates
 from bench.programs import WORKERS as COMMAND_WORKERS
 from bench.results import Results
+from bench.rule_verdicts import beat, fairness, limits, locks, schedules
+from bench.sleeping import Sleeping
 
 FLAT = 0.9
 MESSAGES_TO_MANY = 10_000
 MESSAGES_TO_ONE = 5_000
-STORE_NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
-
-
-class Verdict(Struct, frozen=True):
-    """One level: what is required, what is aimed at, what was found. `met` is of the required."""
-
-    level: str
-    required: str
-    aimed: str
-    measured: str
-    met: bool
-    reached_aim: bool | None = None
-
-    @property
-    def word(self) -> str:
-        """The verdict in a word or two; none where nothing is required."""
-        if not self.required:
-            return ""
-        if not self.met:
-            return "**not met**"
-        return "met, aim reached" if self.reached_aim else "met"
+PAGE_MS = 100
 
 
 def verdicts(results: Results) -> list[Verdict]:
     """Every level that this run can say something of."""
     jobs = (_peers, _limit, _sqlite, _plain, _programs, _containers, _filesets, _groups, _graph)
-    actors = (_actors, _asks, _actor_costs, _actor_peers)
-    parts = (*jobs, *actors, _http, _latency, _flatness, _memory, _idle)
+    actors = (_actors, _asks, _sleeping, _actor_costs, _actor_peers)
+    rules = (limits, locks, fairness, schedules, beat)
+    parts = (*jobs, *actors, *rules, _http, _dashboard, _latency, _flatness, _memory, _idle)
     return [verdict for part in parts for verdict in part(results)]
 
 
@@ -59,7 +41,7 @@ def _peers(results: Results) -> Iterator[Verdict]:
             f"throughput on PostgreSQL, against {peer.name}",
             "1.3 times" if fastest else "ahead",
             "1.5 times" if fastest else "",
-            f"{peer.ratio.median:.2f} times{_spread(peer.ratio)}",
+            f"{peer.ratio.median:.2f} times{spread(peer.ratio)}",
             peer.ratio.median >= 1.3 if fastest else peer.ratio.median > 1,
             peer.ratio.median >= 1.5 if fastest else None,
         )
@@ -86,9 +68,30 @@ def _http(results: Results) -> Iterator[Verdict]:
         "throughput over ZeroMQ beside a flood of HTTP, of that without",
         "0.9",
         "",
-        f"{http.flooded.median:.2f}{_spread(http.flooded)}",
+        f"{http.flooded.median:.2f}{spread(http.flooded)}",
         http.flooded.median >= 0.9,
     )
+
+
+def _dashboard(results: Results) -> Iterator[Verdict]:
+    found = results.dashboard
+    if found is None:
+        return
+    size = f"{found.ended:,} jobs ended and {found.ready:,} ready"
+    for one in found.pages:
+        yield Verdict(
+            f"dashboard: {one.page}, {size}, {STORE_NAMES[one.store]}, p50",
+            f"at most {PAGE_MS} ms",
+            "",
+            f"{one.times.p50_ms:.1f} ms (p99 {one.times.p99_ms:.1f})",
+            one.times.p50_ms <= PAGE_MS,
+        )
+    more_percent, more = found.tabs.more_percent, found.tabs.more_statements
+    name = f"dashboard: {found.tabs.tabs} tabs while nothing happens"
+    shown = f"{more_percent:.1f} % more than with none"
+    yield Verdict(f"{name}: CPU", "at most 2 % of a core", "", shown, more_percent <= 2)
+    shown = f"{more:.1f} more than with none"
+    yield Verdict(f"{name}: statements a second", "at most 1", "", shown, more <= 1)
 
 
 def _containers(results: Results) -> Iterator[Verdict]:
@@ -99,7 +102,7 @@ def _containers(results: Results) -> Iterator[Verdict]:
         "containers as jobs: time beyond the bare calls of the API",
         "at most 15 %",
         "",
-        f"{over:.0f} %{_spread(results.containers.ratio)}",
+        f"{over:.0f} %{spread(results.containers.ratio)}",
         over <= 15,
     )
 
@@ -108,7 +111,7 @@ def _filesets(results: Results) -> Iterator[Verdict]:
     if results.filesets is None:
         return
     found = results.filesets
-    yield _at_least("a fileset to a worker on the same machine, of `cp -r`", 0.5, found.pulled)
+    yield at_least("a fileset to a worker on the same machine, of `cp -r`", 0.5, found.pulled)
     more_mb = found.peak_mb - found.tenth_peak_mb
     yield Verdict(
         f"{found.small_files:,} small files pushed: memory beyond that of a tenth of them",
@@ -131,7 +134,7 @@ def _limit(results: Results) -> Iterator[Verdict]:
             f"throughput on PostgreSQL, {many}, of the limit",
             "0.4",
             "0.6",
-            f"{ratio.median:.2f}{_spread(ratio)}",
+            f"{ratio.median:.2f}{spread(ratio)}",
             ratio.median >= 0.4,
             ratio.median >= 0.6,
         )
@@ -145,7 +148,7 @@ def _sqlite(results: Results) -> Iterator[Verdict]:
         "throughput on SQLite, against PostgreSQL",
         "1",
         "20,000 jobs/s",
-        f"{ratio.median:.2f}{_spread(ratio)}, {ratio.one:,.0f} jobs/s",
+        f"{ratio.median:.2f}{spread(ratio)}, {ratio.one:,.0f} jobs/s",
         ratio.median >= 1,
         ratio.one >= 20_000,
     )
@@ -161,9 +164,7 @@ def _plain(results: Results) -> Iterator[Verdict]:
         (f"{BLOCK_S:g} s of time.sleep, {WORKERS * THREADS} threads", 1.15, plain.blocking),
         (f"mixed lengths, {WORKERS * MIXED_PROCESSES} processes", 1.2, plain.mixed),
     ):
-        shown = (
-            f"{ratio.median:.2f} times{_spread(ratio)}, {ratio.one:.2f} s in {ratio.other:.2f} s"
-        )
+        shown = f"{ratio.median:.2f} times{spread(ratio)}, {ratio.one:.2f} s in {ratio.other:.2f} s"
         required = f"at most {most:g} times"
         yield Verdict(
             f"plain: {name}, in the ideal time", required, "", shown, ratio.median <= most
@@ -173,7 +174,7 @@ def _plain(results: Results) -> Iterator[Verdict]:
         f"plain: {BURN_S:g} s of CPU, {CORES} processes, of bare processes",
         "0.95",
         "",
-        f"{ratio.median:.2f}{_spread(ratio)}",
+        f"{ratio.median:.2f}{spread(ratio)}",
         ratio.median >= 0.95,
     )
 
@@ -181,7 +182,7 @@ def _plain(results: Results) -> Iterator[Verdict]:
 def _programs(results: Results) -> Iterator[Verdict]:
     if results.programs is not None:
         level = f"programs: no-op commands, of {COMMAND_WORKERS} bare posix_spawn loops"
-        yield _at_least(level, 0.5, results.programs.commands)
+        yield at_least(level, 0.5, results.programs.commands)
 
 
 def _plain_rate(case: Rates) -> Verdict:
@@ -204,25 +205,25 @@ def _groups(results: Results) -> Iterator[Verdict]:
         return
     for graph in groups.graphs:
         name = f"groups: {graph.jobs:,} jobs in layers, {STORE_NAMES[graph.store]}"
-        yield _at_least(f"{name}, of the same without a group", 0.6, graph.of_plain)
-        yield _at_least(f"{name}, of the same group without edges", 0.6, graph.of_edgeless)
-    yield _at_least("groups: two dispatchers on one group, of one", 0.95, groups.two_of_one)
+        yield at_least(f"{name}, of the same without a group", 0.6, graph.of_plain)
+        yield at_least(f"{name}, of the same group without edges", 0.6, graph.of_edgeless)
+    yield at_least("groups: two dispatchers on one group, of one", 0.95, groups.two_of_one)
     yield from _group_times(groups)
 
 
 def _graph(results: Results) -> Iterator[Verdict]:
     for peer in results.graph or ():
         if peer.ratio and not peer.nearest:
-            yield _at_least(f"groups: nodes/s on PostgreSQL, in {peer.name}'s", 5, peer.ratio)
+            yield at_least(f"groups: nodes/s on PostgreSQL, in {peer.name}'s", 5, peer.ratio)
 
 
 def _group_times(groups: Groups) -> Iterator[Verdict]:
     for chain in groups.chains:
         name = f"groups: chain, end recorded to next start, p50, {STORE_NAMES[chain.store]}"
-        yield _at_most(f"{name}, in (one commit + two hops)", 2.5, chain.ratio)
+        yield at_most(f"{name}, in (one commit + two hops)", 2.5, chain.ratio)
     for submit in groups.submits:
         name = f"groups: submit of {submit.jobs:,} jobs, {STORE_NAMES[submit.store]}"
-        yield _at_most(f"{name}, in that of submit_many", 1.5, submit.ratio)
+        yield at_most(f"{name}, in that of submit_many", 1.5, submit.ratio)
 
 
 def _actors(results: Results) -> Iterator[Verdict]:
@@ -240,26 +241,13 @@ def _actors(results: Results) -> Iterator[Verdict]:
 def _asks(results: Results) -> Iterator[Verdict]:
     for ask in results.asks or ():
         name = f"actors: ask at idle, p50, {STORE_NAMES[ask.store]}, in (one commit + two hops)"
-        yield _at_most(name, 3, ask.ratio)
+        yield at_most(name, 3, ask.ratio)
 
 
 def _actor_costs(results: Results) -> Iterator[Verdict]:
     actors = results.actors
     if actors is None:
         return
-    sleeping = actors.sleeping
-    name = f"actors: {sleeping.actors:,} sleep with a timer each over the next hour"
-    more = sleeping.memory - sleeping.memory_empty
-    shown = f"{sleeping.memory:.0f} MB, {sleeping.memory_empty:.0f} with none"
-    yield Verdict(f"{name}: memory", "no more than 10 MB", "", shown, more <= 10)
-    late = sleeping.late
-    shown = (
-        f"{late.p99_ms:,.0f} ms (p50 {late.p50_ms:,.0f}), {sleeping.fired:,} fired" if late else ""
-    )
-    is_met = late is not None and late.p99_ms <= 1000
-    yield Verdict(f"{name}: lateness of timers, p99", "1 s", "", shown or "none fired", is_met)
-    yield _at_least(f"{name}: jobs/s, of an empty store", 0.95, sleeping.jobs_of_empty)
-    yield _at_most(f"{name}: CPU of a job, of an empty store", 1.05, sleeping.cpu_of_empty)
     for one in actors.steady:
         where = "under an old snapshot" if one.held else "on an empty store"
         name = f"actors: {one.turns:,} messages one by one to one actor {where}"
@@ -272,26 +260,37 @@ def _actor_costs(results: Results) -> Iterator[Verdict]:
         yield Verdict(f"{name}: timers beside it", "at most 1.1 times", "", shown, is_flat)
 
 
+def _sleeping(results: Results) -> Iterator[Verdict]:
+    for found in results.sleeping or ():
+        yield from _of_sleepers(found)
+
+
+def _of_sleepers(found: Sleeping) -> Iterator[Verdict]:
+    where = STORE_NAMES[found.store]
+    name = f"actors: {found.actors:,} sleep with a timer each over the next hour, {where}"
+    more = found.memory - found.memory_empty
+    shown = f"{found.memory:.0f} MB, {found.memory_empty:.0f} with none"
+    yield Verdict(f"{name}: memory", "no more than 10 MB", "", shown, more <= 10)
+    late = found.late
+    shown = f"{late.p99_ms:,.0f} ms (p50 {late.p50_ms:,.0f}), {found.fired:,} fired" if late else ""
+    is_met = late is not None and late.p99_ms <= 1000
+    yield Verdict(f"{name}: lateness of timers, p99", "1 s", "", shown or "none fired", is_met)
+    yield at_least(f"{name}: jobs/s, of an empty store", 0.95, found.jobs_of_empty)
+    yield at_most(f"{name}: CPU of a job, of an empty store", 1.05, found.cpu_of_empty)
+
+
 def _actor_peers(results: Results) -> Iterator[Verdict]:
-    for peer in results.actors.peers if results.actors else ():
+    for peer in results.actor_peers or ():
         if peer.ratio is None:
             continue
         name = f"actors: messages/s on PostgreSQL, in {peer.name}'s"
         if peer.durable:
-            yield _at_least(name, 3, peer.ratio)
+            yield at_least(f"{name}, ours in bulk", 3, peer.ratio)
+            if peer.singles is not None:
+                yield at_least(f"{name}, both one by one, {peer.at_once} at once", 3, peer.singles)
         else:
-            shown = f"{peer.ratio.median:.2f}{_spread(peer.ratio)}"
+            shown = f"{peer.ratio.median:.2f}{spread(peer.ratio)}"
             yield Verdict(f"{name}, which keeps nothing", "", "", shown, True)
-
-
-def _at_least(level: str, least: float, ratio: Ratio) -> Verdict:
-    shown = f"{ratio.median:.2f}{_spread(ratio)}"
-    return Verdict(level, f"{least:g}", "", shown, ratio.median >= least)
-
-
-def _at_most(level: str, most: float, ratio: Ratio) -> Verdict:
-    shown = f"{ratio.median:.2f} times{_spread(ratio)}"
-    return Verdict(level, f"at most {most:g} times", "", shown, ratio.median <= most)
 
 
 def _latency(results: Results) -> Iterator[Verdict]:
@@ -299,15 +298,15 @@ def _latency(results: Results) -> Iterator[Verdict]:
         return
     case = results.latency.case("postgres")
     middle, least = case.p50_ratio, case.least.both
-    for name, most, ratio, spread, found_ms, least_ms in (
-        ("p50", 2.5, middle.median, _spread(middle), case.to_start.p50_ms, least.p50_ms),
+    for name, most, ratio, among, found_ms, least_ms in (
+        ("p50", 2.5, middle.median, spread(middle), case.to_start.p50_ms, least.p50_ms),
         ("p99", 4.0, case.p99_ratio, "", case.to_start.p99_ms, least.p99_ms),
     ):
         yield Verdict(
             f"idle latency submit → start, {name}, in (one commit + two hops)",
             f"at most {most:g} times",
             "",
-            f"{ratio:.2f} times{spread}, {found_ms:.2f} ms in {least_ms:.2f} ms",
+            f"{ratio:.2f} times{among}, {found_ms:.2f} ms in {least_ms:.2f} ms",
             ratio <= most,
         )
     for case in results.latency.cases:
@@ -318,17 +317,13 @@ def _latency(results: Results) -> Iterator[Verdict]:
             yield Verdict(name, "", "", f"{shown} ({ideal})", True)
 
 
-def _spread(ratio: Ratio) -> str:
-    return f" ({ratio.low:.2f} to {ratio.high:.2f})"
-
-
 def _flatness(results: Results) -> Iterator[Verdict]:
     flat = results.flatness
     if flat is None:
         return
     for point in flat.points:
         ratio = point.ratio
-        shown = f"{ratio.median:.2f}{_spread(ratio)}"
+        shown = f"{ratio.median:.2f}{spread(ratio)}"
         yield _flat(f"{point.store}, {point.name}", ratio.spread, ratio.median, shown)
     curve = _smoothed(flat.curve)
     third = max(1, len(curve) // 3)

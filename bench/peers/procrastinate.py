@@ -1,7 +1,8 @@
 """Procrastinate on PostgreSQL, measured as bench/peers/table.py says.
 
 It keeps each job's row with its final status, and no results. All is done when every row has
-succeeded.
+succeeded. With `measure URL N KEYS`, jobs have one of so many locks: of those with one lock, one
+runs at a time.
 """
 
 import asyncio
@@ -43,12 +44,16 @@ async def worker(url: str) -> None:
         await app.run_worker_async(concurrency=CONCURRENCY)
 
 
-async def measure(url: str, number: int) -> None:
+async def measure(url: str, number: int, keys: int = 0) -> None:
     app, job = make_app(url)
     watching = await AsyncConnection.connect(url, autocommit=True)
     async with app.open_async():
         began = time.perf_counter()
-        for first in range(0, number, ENQUEUE):
+        for lock in range(keys):
+            # A batch has one lock.
+            locked = job.configure(lock=f"tenant={lock}")
+            await locked.batch_defer_async(*({"data": DATA} for _ in range(number // keys)))
+        for first in range(0, 0 if keys else number, ENQUEUE):
             size = min(ENQUEUE, number - first)
             await job.batch_defer_async(*({"data": DATA} for _ in range(size)))
         while await is_undone(watching):  # noqa: ASYNC110
@@ -70,5 +75,7 @@ if __name__ == "__main__":
             uvloop.run(worker(url))
         case ["measure", url, number]:
             uvloop.run(measure(url, int(number)))
+        case ["measure", url, number, keys]:
+            uvloop.run(measure(url, int(number), int(keys)))
         case _:
             sys.exit(__doc__)

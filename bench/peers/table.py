@@ -9,9 +9,9 @@ with nothing of Longshore. All have one command line:
                              prints the seconds until all were done
 
 Ray and Dask run graphs only: see `bench.groups`, which also runs NAME_graph.py with a URL, layers
-and their width. NAME_actors.py is for `bench.actors`: it takes a
-URL, how many messages and to how many actors, and prints the seconds. Python runs all of them with
--P, or `import celery` in celery.py would find the script itself.
+and their width. celery_beat.py is for `bench.beat`. NAME_actors.py is for `bench.actors`: it takes
+a URL, how many messages and to how many actors, and prints the seconds. Python runs all of them
+with -P, or `import celery` in celery.py would find the script itself.
 """
 
 from __future__ import annotations
@@ -160,15 +160,17 @@ PEERS: tuple[Peer, ...] = (
 )
 
 
-def measure(peer: Peer, url: str, jobs: int) -> float:
+def measure(peer: Peer, url: str, jobs: int, keys: int = 0) -> float:
     """Jobs per second of a peer, on an empty store; of at most `most_jobs` jobs.
 
+    With `keys`, of those with one of them one runs at a time, if the peer's script knows how.
     Call it from the main thread. A peer that fails or hangs becomes a ChildFailed.
     """
     number = min(jobs, peer.most_jobs)
     with Child([*peer_command(peer.name), "install", url]) as installing:
         installing.await_end(INSTALL_S)
     command = [*peer_command(peer.name), "measure", url, str(number)]
+    command += [str(keys)] if keys else []
     with _workers(peer, url) as workers, Child(command) as measuring:
         return number / _seconds(measuring.await_end(MEASURE_S, beside=workers), peer)
 

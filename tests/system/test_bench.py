@@ -66,3 +66,45 @@ def test_the_benchmark_measures_filesets_beside_cp(tmp_path: Path) -> None:
     found, report = run_quickly("filesets", tmp_path)
     assert found["filesets"]["pulled"]["median"] > 0
     assert "by `cp -r`" in report
+
+
+def test_the_benchmark_measures_limits_beside_jobs_without(tmp_path: Path) -> None:
+    found, report = run_quickly("limits", tmp_path)
+    assert {one["store"] for one in found["limits"]} == {"postgres", "sqlite"}
+    for one in found["limits"]:
+        assert one["one_key"]["median"] > 0
+        assert one["many_keys_cpu"]["median"] > 0
+    assert "limits: one key on every job, PostgreSQL | 0.85 |" in report
+    assert "limits: 500 keys, SQLite | 0.75 |" in report
+
+
+def test_the_benchmark_measures_schedules_with_real_dispatchers(tmp_path: Path) -> None:
+    found, report = run_quickly("schedules", tmp_path)
+    cases = [(one["store"], one["dispatchers"]) for one in found["schedules"]]
+    assert cases == [("postgres", 1), ("postgres", 2), ("sqlite", 1)]
+    assert [one["wrong"] for one in found["schedules"]] == [0, 0, 0]
+    assert "all submitted, SQLite, 1 dispatcher | within 2 s |" in report
+
+
+def test_the_benchmark_measures_fairness_also_of_jobs_of_different_length(tmp_path: Path) -> None:
+    found, report = run_quickly("fairness", tmp_path)
+    for one in found["fairness"]:
+        assert one["beside"] <= 2 * one["alone"]
+        assert one["timed_jain"] > 0.9
+    assert "of the time, jobs of different length, PostgreSQL | 0.95 |" in report
+
+
+def test_the_benchmark_measures_pages_and_open_tabs(tmp_path: Path) -> None:
+    found, report = run_quickly("dashboard", tmp_path)
+    pages = {(one["store"], one["page"]) for one in found["dashboard"]["pages"]}
+    names = ["overview", "list of jobs", "search", "job", "group"]
+    assert pages == set(product(["postgres", "sqlite"], names))
+    assert found["dashboard"]["tabs"]["tabs"] == 8
+    assert "dashboard: 8 tabs while nothing happens: statements a second | at most 1 |" in report
+
+
+def test_the_benchmark_measures_sleeping_actors_on_both_stores(tmp_path: Path) -> None:
+    found, report = run_quickly("sleeping", tmp_path)
+    for one in found["sleeping"]:
+        assert one["fired"] > 0
+    assert "sleep with a timer each over the next hour, SQLite: memory" in report

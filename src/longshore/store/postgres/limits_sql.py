@@ -80,6 +80,14 @@ SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at, weight
 FROM longshore.limit_rule
 ORDER BY pattern
 """
+_BY_ID: Final = """
+    SELECT ctid AS tid, state, blocked_on FROM longshore.job WHERE id = i.id
+    OFFSET 0 FOR UPDATE SKIP LOCKED
+"""
+"""SQL that locks the job i.id. That it is ready is asked outside of this (`_IS_FREE`): with it in
+here the index of ready jobs would seem to be the way to one, and that is all of them.
+"""
+_IS_FREE: Final = f"l.state = {READY} AND l.blocked_on IS NULL"
 START: Final = f"""
 WITH slot AS MATERIALIZED (
     SELECT ARRAY(
@@ -92,11 +100,8 @@ WITH slot AS MATERIALIZED (
 locked AS (
     SELECT l.tid, row_number() OVER (ORDER BY i.turn) AS turn
     FROM unnest($5::uuid[]) WITH ORDINALITY AS i (id, turn)
-    CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid FROM longshore.job AS j
-        WHERE j.id = i.id AND j.state = {READY} AND j.blocked_on IS NULL
-        FOR UPDATE SKIP LOCKED
-    ) AS l
+    CROSS JOIN LATERAL ({_BY_ID}) AS l
+    WHERE {_IS_FREE}
 ),
 taken AS (
     UPDATE longshore.job AS j
@@ -125,11 +130,8 @@ UPDATE longshore.job AS j SET blocked_on = n.key, blocked_at = statement_timesta
 FROM (
     SELECT l.tid, i.key
     FROM unnest($1::uuid[], $2::text[]) AS i (id, key)
-    CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid FROM longshore.job AS j
-        WHERE j.id = i.id AND j.state = {READY} AND j.blocked_on IS NULL
-        FOR UPDATE SKIP LOCKED
-    ) AS l
+    CROSS JOIN LATERAL ({_BY_ID}) AS l
+    WHERE {_IS_FREE}
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid AND j.state = {READY}
