@@ -20,6 +20,7 @@ from longshore.cli.view.show import (
     time,
 )
 from longshore.client import jsonable
+from longshore.client.neighbours import MAX_PATH_JOBS
 from longshore.core.group_words import in_states, shown_counts, shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.outlook import Cost, Forecast, about
@@ -217,6 +218,7 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("critical path", chain_words(path or ()) + (path_words(forecast) if forecast else "")),
         ("expected end", forecast_words(forecast, gates) if forecast else ""),
         ("gates", _gates_words(group, gates)),
+        ("not told", _not_told(group)),
         ("failed first", _failed_first(failure)),
         ("fail fast", "yes" if group.fail_fast else ""),
         ("cancelled by", group.cancelled_by),
@@ -225,6 +227,16 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("ended", f"{time(group.ended_at)}{took}"),
         *callback_lines(callbacks),
     ]
+
+
+def _not_told(group: Group) -> str:
+    """What is not looked for, because the group is large."""
+    if group.jobs <= MAX_PATH_JOBS:
+        return ""
+    what = "what the first failure cost"
+    if group.state not in ENDED_GROUPS:
+        what = f"the critical path, the expected end, gates, parts, {what}"
+    return f"{what}: the group has more than {MAX_PATH_JOBS:,} jobs"
 
 
 def _run_words(group: Group) -> str:
