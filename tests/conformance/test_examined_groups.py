@@ -161,3 +161,21 @@ async def test_the_doctor_tells_of_dead_owners_and_of_jobs_that_nobody_serves(
     await backend.force_unmet(group.jobs["b"], 5)
     assert group.id in {one.group for one in await examine(scene.store, repair=True)}
     assert group.id not in {one.group for one in await examine(scene.store)}
+
+
+async def test_a_repair_frees_the_jobs_of_a_dead_worker(scene: Scene, backend: Backend) -> None:
+    """As a dispatcher's sweep does; what a living worker runs goes on."""
+    slot = await scene.attend()
+    lost, stopping = await scene.running(slot=slot), await scene.running(slot=slot)
+    kept = await scene.running(slot=await scene.attend())
+    await scene.store.cancel([stopping.id])
+    await backend.half_harvest(slot.worker)
+    found = await examine(scene.store)
+    assert {(one.job, one.repaired) for one in found} == {(lost.id, False), (stopping.id, False)}
+    found = await examine(scene.store, repair=True)
+    owned = {(one.job, one.repaired) for one in found if one.trouble is T.OWNER}
+    assert owned == {(lost.id, True), (stopping.id, True)}
+    ids = lost.id, stopping.id, kept.id
+    states = [await scene.state(id) for id in ids]
+    assert states == [JobState.READY, JobState.CANCELLED, JobState.RUNNING]
+    assert T.OWNER not in {one.trouble for one in await examine(scene.store)}

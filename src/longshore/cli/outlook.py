@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from uuid import UUID
-
 from longshore.cli.view.groups import ShownGroup, parts_of
 from longshore.client.connection import Connection
 from longshore.client.forecasting import forecast_of, run_times_of
@@ -15,16 +12,8 @@ from longshore.core.outlook import (
     critical_path,
     remaining,
 )
-from longshore.model.group import ENDED_GROUPS, GATE, Group
-from longshore.model.job import Job, JobState
-
-
-async def keys_of(connection: Connection, group: Group, jobs: Collection[Job]) -> dict[UUID, str]:
-    """The keys of these jobs in their group; nothing if that is a large one."""
-    if not jobs or group.jobs > MAX_PATH_JOBS:
-        return {}
-    wanted = {job.id for job in jobs}
-    return {n.job: n.key async for n in connection.all_nodes(group.id) if n.job in wanted}
+from longshore.model.group import ENDED_GROUPS, GATE
+from longshore.model.job import JobState
 
 
 async def with_outlook(connection: Connection, shown: ShownGroup) -> ShownGroup:

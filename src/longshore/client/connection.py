@@ -40,6 +40,7 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    Near,
     NodeView,
     RetryPlan,
     RunPlan,
@@ -255,6 +256,14 @@ class Connection(Conversation):
     ) -> tuple[NodeView, ...]:
         """Some jobs of a group in its order, after a place in it."""
         answer: tuple[NodeView, ...] = await self._ask(messages.ListNodes, group, after, most)
+        return answer
+
+    async def nodes_near(
+        self, group: UUID, jobs: Sequence[UUID], near: Near = Near.THESE
+    ) -> tuple[NodeView, ...]:
+        """The first thousand jobs of a group that are near these, which may be as many."""
+        listed = -1, MAX_NODES_LISTED, tuple(jobs), near
+        answer: tuple[NodeView, ...] = await self._ask(messages.ListNodes, group, *listed)
         return answer
 
     async def all_nodes(self, group: UUID) -> AsyncGenerator[NodeView, None]:

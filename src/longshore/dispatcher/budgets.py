@@ -69,7 +69,7 @@ def check_request(request: m.Request) -> None:
         case m.ListGroups():
             _check_group_filter(request, request.wanted)
         case m.ListNodes():
-            _check_count(request, "jobs", request.most, MAX_NODES_LISTED)
+            _check_count(request, "jobs", max(request.most, len(request.jobs)), MAX_NODES_LISTED)
         case m.Prune():
             _check_count(request, "states", len(request.states), len(JobState))
         case m.ListRunTimes():

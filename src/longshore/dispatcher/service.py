@@ -353,7 +353,10 @@ class Service:
         return await self._store.groups(structs.replace(wanted, limit=max(0, wanted.limit)))
 
     async def nodes(self, request: m.ListNodes) -> list[NodeView]:
-        """The jobs of a group in its order, after a place in it."""
+        """The jobs of a group in its order, after a place in it; or those near some of its jobs."""
+        if request.jobs:
+            near = request.jobs, request.near, max(1, request.most)
+            return await self._store.nodes_near(request.group, *near)
         after = min(max(-1, request.after), MAX_PLACE)
         nodes = await self._store.nodes(request.group, after, max(1, request.most))
         if not nodes and after < 0:

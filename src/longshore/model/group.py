@@ -194,6 +194,17 @@ class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of the job of an earlier run whose result it took over."""
 
 
+class Near(StrEnum):
+    """Which nodes of a group are meant, by where they are seen from some jobs of it."""
+
+    THESE = "these"
+    """The nodes of these jobs."""
+    AFTER = "after"
+    """Those that they depend on."""
+    DEPENDENTS = "dependents"
+    """Those that depend on them."""
+
+
 class NodeFacts(Struct, frozen=True, kw_only=True):
     """What `why` needs of a job of a group. `waits_for` has the first few that are not closed."""
 

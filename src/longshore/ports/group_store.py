@@ -20,6 +20,7 @@ from longshore.model.group import (
     GroupProgress,
     GroupSubmitted,
     GroupVerdict,
+    Near,
     NodeView,
     RetryPlan,
     RunPlan,
@@ -152,3 +153,11 @@ class GroupStore(Protocol):
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         """The nodes of a group in its order, after the one with this index, beginning with 0."""
+
+    async def nodes_near(
+        self, group: UUID, jobs: Sequence[UUID], near: Near, most: int = 1000
+    ) -> list[NodeView]:
+        """The first nodes of a group, in its order, that are near these jobs of it.
+
+        Its cost depends on how many are near, not on the group's size.
+        """

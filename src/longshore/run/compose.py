@@ -114,7 +114,8 @@ async def examine(config: Config, *, repair: bool) -> list[Finding]:
     store = _store(config)
     await store.open()
     try:
-        return await doctor.examine(store, repair=repair)
+        limit = config.dispatcher.crash_limit
+        return await doctor.examine(store, repair=repair, crash_limit=limit)
     finally:
         await store.close()
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import structs
 
+from longshore.config import DispatcherSettings
 from longshore.core.examining import EXAMINED
 from longshore.core.lanes import serves
 from longshore.core.lifecycle import OWNED
@@ -17,14 +18,28 @@ from longshore.model.worker import Lane
 from longshore.ports import Store
 
 PAGE: Final = 1000
+CRASH_LIMIT: Final = DispatcherSettings().crash_limit
 
 
-async def examine(store: Store, *, repair: bool = False) -> list[Finding]:
-    """All that is wrong. With `repair`, the counts of groups are made right."""
+async def examine(
+    store: Store, *, repair: bool = False, crash_limit: int = CRASH_LIMIT
+) -> list[Finding]:
+    """All that is wrong. With `repair`, counts are made right, and jobs of dead workers freed."""
     found: list[Finding] = []
     async for group in _live_groups(store):
         found += await store.examine_group(group.id, repair=repair)
-    return [*found, *await _without_owner(store), *await _unserved(store)]
+    orphans = await _without_owner(store)
+    if repair and orphans:
+        orphans = await _freed(store, orphans, crash_limit)
+    return [*found, *orphans, *await _unserved(store)]
+
+
+async def _freed(store: Store, orphans: list[Finding], crash_limit: int) -> list[Finding]:
+    """Frees the jobs of workers that are not alive, as dispatchers do; answers what was found."""
+    while (freed := await store.sweep(crash_limit)).requeued or freed.ended:
+        pass
+    left = {finding.job for finding in await _without_owner(store)}
+    return [structs.replace(one, repaired=one.job not in left) for one in orphans]
 
 
 async def _live_groups(store: Store) -> AsyncIterator[Group]:
@@ -57,7 +72,7 @@ async def _without_owner(store: Store) -> list[Finding]:
         Finding(
             Trouble.OWNER,
             f"job {job.number} ({job.kind}) is {job.state} on worker {job.worker}, which is not "
-            "alive; a dispatcher frees it within sweep_s",
+            "alive; dispatchers free such jobs every sweep_s",
             job.group,
             job.id,
         )

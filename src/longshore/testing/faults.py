@@ -48,6 +48,7 @@ from longshore.model.group import (
     GroupProgress,
     GroupSubmitted,
     GroupVerdict,
+    Near,
     NodeView,
     RetryPlan,
     RunPlan,
@@ -394,6 +395,13 @@ class FaultyStore(FaultyAccess, FaultyBulks, FaultyFiles, FaultySchedules):
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         return await self._call("nodes", lambda: self.store.nodes(group, after, most))
+
+    async def nodes_near(
+        self, group: UUID, jobs: Sequence[UUID], near: Near, most: int = 1000
+    ) -> list[NodeView]:
+        return await self._call(
+            "nodes_near", lambda: self.store.nodes_near(group, jobs, near, most)
+        )
 
     async def start_actors(
         self, actors: Sequence[NewActor], *, reuse: bool = False

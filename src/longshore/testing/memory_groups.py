@@ -34,6 +34,7 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    Near,
     NodeFacts,
     NodeView,
     RetryPlan,
@@ -480,6 +481,22 @@ class MemoryGroups(MemoryAdditions):
         row = self._find_group(group)
         places = sorted(row.jobs if row else ())[after + 1 :][:most]
         return [self._node_view(self._jobs[row.jobs[place]], row) for place in places if row]
+
+    async def nodes_near(
+        self, group: UUID, jobs: Sequence[UUID], near: Near, most: int = 1000
+    ) -> list[NodeView]:
+        row = self._find_group(group)
+        if row is None:
+            return []
+        places = {id: place for place, id in row.jobs.items()}
+        own = {places[job] for job in jobs if job in places}
+        after = {place: set(self._node(id).node.after) for place, id in row.jobs.items()}
+        found = {
+            Near.THESE: own,
+            Near.AFTER: set[int]().union(*(after[place] for place in own)) & row.jobs.keys(),
+            Near.DEPENDENTS: {place for place, others in after.items() if others & own},
+        }[near]
+        return [self._node_view(self._jobs[row.jobs[at]], row) for at in sorted(found)[:most]]
 
     def _node_view(self, row: JobRow, group: GroupRow) -> NodeView:
         node = self._node(row.job.id)

@@ -43,6 +43,7 @@ from longshore.model.group import (
     GroupPart,
     GroupSubmitted,
     GroupVerdict,
+    Near,
     NodeView,
     RetryPlan,
     RunPlan,
@@ -313,11 +314,16 @@ class ListGroups(Numbered, frozen=True):
 
 
 class ListNodes(Numbered, frozen=True):
-    """The jobs of a group in its order, after a place in it."""
+    """The jobs of a group in its order, after a place in it.
+
+    With `jobs`, it is the first of those that are `near` them, whatever the place.
+    """
 
     group: UUID
     after: int = -1
     most: int = 1000
+    jobs: tuple[UUID, ...] = ()
+    near: Near = Near.THESE
 
 
 class CancelGroup(Numbered, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from tests.unit.cli.test_watching import OnTerminal, terminal
 from tests.unit.core.graphs import node
 
 from longshore.cli import file_input
-from longshore.client import neighbours
 from longshore.errors import InvalidInput, NotFound, ProtocolError
 from longshore.model.group import (
     Group,
@@ -27,6 +27,7 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    Near,
     NodeView,
     RetryPlan,
 )
@@ -658,13 +659,32 @@ def test_jobs_of_a_group_are_listed(dispatcher: ScriptedDispatcher, capsys: Capt
     assert [one["key"] for one in json.loads(capsys.readouterr().out)] == ["left"]
 
 
-def test_of_a_large_group_jobs_are_listed_without_keys(
+def test_a_large_group_says_what_is_not_told_of_it(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
-    dispatcher.answers[m.ShowGroup] = group(jobs=100_000)
-    dispatcher.answers[m.ListJobs] = JobPage((FAILED,))
-    assert dispatcher.run("jobs", "--group", "7") == 0
-    assert "KEY" not in capsys.readouterr().out
+    dispatcher.answers[m.ShowGroup] = group(jobs=5_001)
+    assert dispatcher.run("group", "show", "7") == 0
+    out = capsys.readouterr().out
+    assert "  not told" in out
+    assert "the critical path, the expected end, gates, parts, what the first failure cost" in out
+    assert "the group has more than 5,000 jobs\n" in out
+    assert not any(isinstance(one, m.ListNodes) for one in dispatcher.asked)
+
+
+def near(*nodes: NodeView) -> Callable[[m.ListNodes], tuple[NodeView, ...]]:
+    """Answers which of these nodes are near the jobs that are asked for."""
+
+    def listed(request: m.ListNodes) -> tuple[NodeView, ...]:
+        own = [node for node in nodes if node.job in request.jobs]
+        keys, needed = {node.key for node in own}, {key for node in own for key in node.after}
+        found = {
+            Near.THESE: own,
+            Near.AFTER: [node for node in nodes if node.key in needed],
+            Near.DEPENDENTS: [node for node in nodes if keys.intersection(node.after)],
+        }[request.near]
+        return tuple(found[: request.most])
+
+    return listed
 
 
 def of_a_group(dispatcher: ScriptedDispatcher, *nodes: NodeView) -> None:
@@ -673,11 +693,11 @@ def of_a_group(dispatcher: ScriptedDispatcher, *nodes: NodeView) -> None:
     dispatcher.answers[m.ListWorkers] = ()
     dispatcher.answers[m.ShowGroup] = group()
     dispatcher.answers[m.Why] = m.WhyAnswer(FAILED.id, 9, "failed", "failed", "left")
-    dispatcher.answers[m.ListNodes] = nodes
+    dispatcher.answers[m.ListNodes] = near(*nodes)
 
 
 def test_a_job_shows_its_group_and_who_is_near_it(
-    dispatcher: ScriptedDispatcher, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
     own = structs.replace(node("left", "top", "gate", state=JobState.FAILED), job=FAILED.id)
     many = [node(f"end-{n}", "left") for n in range(10)]
@@ -695,9 +715,23 @@ def test_a_job_shows_its_group_and_who_is_near_it(
     after = [(one["key"], one["state"]) for one in printed["after"]]
     assert after == [("top", "succeeded"), ("gate", "waiting")]
     assert [one["key"] for one in printed["dependents"]] == [f"end-{n}" for n in range(10)]
-    monkeypatch.setattr(neighbours, "MAX_PATH_JOBS", 3)
+    of_a_group(dispatcher, top)
     assert dispatcher.run("job", "9", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["after"] is None
+    assert json.loads(capsys.readouterr().out)["after"] is None, "the job has left the group"
+
+
+def test_of_many_neighbours_the_first_thousand_are_asked_for(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    """In a group of any size nobody looks at the others."""
+    own = structs.replace(node("left", state=JobState.FAILED), job=FAILED.id)
+    many = [node(f"end-{n}", "left") for n in range(2_000)]
+    of_a_group(dispatcher, own, *many)
+    dispatcher.answers[m.ShowGroup] = group(jobs=100_000)
+    assert dispatcher.run("job", "9") == 0
+    assert "'end-7' (waiting) and at least 992 more\n" in capsys.readouterr().out
+    asked = [one for one in dispatcher.asked if isinstance(one, m.ListNodes)]
+    assert [(one.jobs, one.near) for one in asked] == [((FAILED.id,), near) for near in Near]
 
 
 def test_a_job_says_on_what_it_runs_unless_that_is_success(

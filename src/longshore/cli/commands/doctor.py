@@ -21,7 +21,11 @@ from longshore.model.finding import Finding
     )
 )
 @click.option("--store", metavar="URL", help="Where jobs are kept.")
-@click.option("--repair", is_flag=True, help="Count groups anew whose counts are wrong.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Count groups anew that are wrong, and free jobs of dead workers.",
+)
 @json_option
 @config_options
 def doctor(**given: Any) -> int:

@@ -23,7 +23,6 @@ from longshore.cli.options import (
     ref_argument,
     since,
 )
-from longshore.cli.outlook import keys_of
 from longshore.cli.view.lists import jobs_screen, jobs_table
 from longshore.cli.view.neighbours import neighbour_lines, neighbours_json
 from longshore.cli.view.show import (
@@ -39,7 +38,7 @@ from longshore.client import etcdq, jsonable
 from longshore.client.callbacks import callbacks_of
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import Steps
-from longshore.client.neighbours import Neighbours, neighbours
+from longshore.client.neighbours import Neighbours, keys_of, neighbours
 from longshore.client.searching import searched, worker_id
 from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL
@@ -145,7 +144,9 @@ def list_jobs(context: click.Context, /, **given: Any) -> None:
         ref = given["group"]
         group = None if ref is None else await connection.group(parse_ref(ref, "group"))
         page = await connection.jobs(await _wanted(connection, given, group))
-        return _Listed(page, {} if group is None else await keys_of(connection, group, page.jobs))
+        if group is None:
+            return _Listed(page, {})
+        return _Listed(page, await keys_of(connection, group.id, [job.id for job in page.jobs]))
 
     show(context, Shown(look, _jobs_json, _jobs_view, remark=_where_it_stopped))
 
@@ -232,7 +233,7 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
     """Show one job: its arguments, outcome and history.
 
     REF is the job's number or its id. Of a job of a group it also shows what it depends on and what
-    depends on it, if the group has at most 5,000 jobs.
+    depends on it.
     """
     if given["format"] is not None:
         refuse_watch(context)
@@ -250,7 +251,7 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
             calls = await callbacks_of(connection, *how, ended=job.state in TERMINAL)
             return _Looked(job, names, callbacks=tuple(calls))
         group, key = await connection.group(job.group), (await connection.why(job.id)).key
-        others = await neighbours(connection, group, job.id)
+        others = await neighbours(connection, group.id, job.id)
         return _Looked(job, names, key, f"{group.number} ({group.name}), as '{key}'", others)
 
     show(

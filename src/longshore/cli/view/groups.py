@@ -20,6 +20,7 @@ from longshore.cli.view.show import (
     time,
 )
 from longshore.client import jsonable
+from longshore.client.neighbours import MAX_PATH_JOBS
 from longshore.core.group_words import in_states, shown_counts, shown_state
 from longshore.core.key_limits import group_key
 from longshore.core.key_words import bounds_words
@@ -219,6 +220,7 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("critical path", chain_words(path or ()) + (path_words(forecast) if forecast else "")),
         ("expected end", forecast_words(forecast, gates) if forecast else ""),
         ("gates", _gates_words(group, gates)),
+        ("not told", _not_told(group)),
         ("failed first", _failed_first(failure)),
         ("fail fast", "yes" if group.fail_fast else ""),
         ("limit", _limit_words(group)),
@@ -235,6 +237,16 @@ def _limit_words(group: Group) -> str:
     if group.limit is None:
         return ""
     return f"{bounds_words(group.limit.concurrency, group.limit.rate)} ({group_key(group.id)})"
+
+
+def _not_told(group: Group) -> str:
+    """What is not looked for, because the group is large."""
+    if group.jobs <= MAX_PATH_JOBS:
+        return ""
+    what = "what the first failure cost"
+    if group.state not in ENDED_GROUPS:
+        what = f"the critical path, the expected end, gates, parts, {what}"
+    return f"{what}: the group has more than {MAX_PATH_JOBS:,} jobs"
 
 
 def _run_words(group: Group) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from longshore.cli.view.groups import short
 from longshore.client.neighbours import Neighbours
+from longshore.core.group_limits import MAX_NODES_LISTED
 from longshore.core.group_words import shown_state
 from longshore.model.group import Condition, NodeView
 
@@ -30,11 +31,12 @@ def neighbour_lines(found: Neighbours | None) -> list[tuple[str, str]]:
 def _listed(nodes: Sequence[NodeView]) -> str:
     shown = [f"'{short(node.key)}' ({shown_state(node).value})" for node in nodes[:MOST_SHOWN]]
     more = len(nodes) - MOST_SHOWN
-    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+    at_least = "at least " if len(nodes) >= MAX_NODES_LISTED else ""
+    return ", ".join(shown) + (f" and {at_least}{more:,} more" if more > 0 else "")
 
 
 def neighbours_json(found: Neighbours | None) -> dict[str, Any]:
-    """The same for `--json`: null where nobody looked."""
+    """The same for `--json`: null for a job that has left its group."""
     if found is None:
         return {"after": None, "on": None, "dependents": None, "taken_from": None}
     return {

@@ -162,7 +162,9 @@ def _head(seen: Seen, view: View) -> Html:
 
 def _outlook_words(seen: Seen) -> Html | None:
     if not seen.path:
-        return None
+        is_large = len(seen.nodes) > MAX_PATH_JOBS and seen.group.state not in ENDED_GROUPS
+        untold = f"No critical path is told of groups of more than {MAX_PATH_JOBS:,} jobs."
+        return h("p", untold, class_="why") if is_large else None
     shown = " → ".join(seen.path[:_MOST_PATH]) + (" → …" if len(seen.path) > _MOST_PATH else "")
     left = f"About {seen.left} to go. " if seen.left else ""
     return h("p", left, "Critical path: ", h("code", shown), class_="why")

@@ -57,7 +57,7 @@ async def look(call: Call) -> Seen:
     job = await connection.job(call.ref("job"))
     told = await connection.why(job.id)
     group = None if job.group is None else await connection.group(job.group)
-    around = None if group is None else await neighbours(connection, group, job.id)
+    around = None if group is None else await neighbours(connection, group.id, job.id)
     ended = job.state in TERMINAL
     calls = await callbacks_of(connection, job.id, job.round, job.options.watchers, ended=ended)
     return Seen(job, told.why, told.key, group, around, calls, await _names(call, job))

@@ -37,6 +37,7 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    Near,
     NodeFacts,
     NodeView,
     RetryPlan,
@@ -330,23 +331,14 @@ class PostgresGroups(PostgresReads):
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         """The nodes of a group in its order, after the one with this index."""
-        rows = await self._reading.fetch(sql.NODES, group, after, most)
-        return [
-            NodeView(
-                key=row["key"],
-                job=row["job"],
-                number=row["number"],
-                kind=row["kind"],
-                state=STATES[row["state"]],
-                after=tuple(row["after"]),
-                on=CONDITION_OF[row["condition"]],
-                unmet=row["unmet"],
-                scope=row["scope"],
-                open=row["open"],
-                taken_from=row["taken_from"],
-            )
-            for row in rows
-        ]
+        return list(map(_node_view, await self._reading.fetch(sql.NODES, group, after, most)))
+
+    async def nodes_near(
+        self, group: UUID, jobs: Sequence[UUID], near: Near, most: int = 1000
+    ) -> list[NodeView]:
+        """The first nodes of a group that are near these jobs of it."""
+        query = sql.NODES_NEAR.format(near=sql.NEAR[near])
+        return list(map(_node_view, await self._reading.fetch(query, group, jobs, most)))
 
 
 # upkeep
@@ -503,3 +495,9 @@ def _shown(row: asyncpg.Record, counts: dict[str, int], open: int = 0) -> Group:
     values["watchers"] = unpack_watchers(row["watchers"])
     values["limit"] = unpack_limit(row["limit"])
     return Group(**values, counts=counts, open=open)
+
+
+def _node_view(row: asyncpg.Record) -> NodeView:
+    state, on = STATES[row["state"]], CONDITION_OF[row["condition"]]
+    values = {name: value for name, value in row.items() if name != "condition"}
+    return NodeView(**{**values, "state": state, "on": on, "after": tuple(row["after"])})

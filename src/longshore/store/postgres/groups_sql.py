@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.fairness import NEW
-from longshore.model.group import GroupState
+from longshore.model.group import GroupState, Near
 from longshore.model.job import JobState
 from longshore.store.postgres.node_pages import parents_of_n
 from longshore.store.postgres.sql import (
@@ -430,10 +430,11 @@ CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = e.parent OFFSET 0
 WHERE (j.state < {ENDED} OR p.open > 0)
 ORDER BY p.place LIMIT $2
 """
-NODES: Final = f"""
+_NODE_VIEW: Final = f"""
 SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, n.open, n.taken_from, (
     SELECT s.key FROM longshore.node AS s WHERE s.job = n.scope
-) AS scope, {parents_of_n("key")} AS after
+) AS scope, {parents_of_n("key")} AS after"""
+NODES: Final = f"""{_NODE_VIEW}
 FROM longshore.node AS n
 CROSS JOIN LATERAL (SELECT number, kind, state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE n.group_id = $1 AND n.place >= (
@@ -450,6 +451,24 @@ WHERE n.group_id = $1 AND n.place >= (
 ORDER BY n.place LIMIT $3
 """
 """The nodes after the first $2 + 1. Their places have gaps once some have left the group."""
+NODES_NEAR: Final = f"""{_NODE_VIEW}
+FROM (
+    SELECT o.* FROM (SELECT DISTINCT i.job FROM ({{near}}) AS i (job)) AS i
+    CROSS JOIN LATERAL (
+        SELECT * FROM longshore.node WHERE job = i.job AND group_id = $1 OFFSET 0
+    ) AS o
+    ORDER BY o.place LIMIT $3
+) AS n
+CROSS JOIN LATERAL (SELECT number, kind, state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+WHERE EXISTS (SELECT FROM longshore.job_group WHERE id = $1 AND NOT is_gone)
+ORDER BY n.place
+"""
+NEAR: Final = {
+    Near.THESE: "SELECT unnest($2::uuid[])",
+    Near.AFTER: "SELECT parent FROM longshore.edge WHERE child = ANY ($2::uuid[])",
+    Near.DEPENDENTS: "SELECT child FROM longshore.edge WHERE parent = ANY ($2::uuid[])",
+}
+"""SQL that selects the jobs that are near those in $2."""
 RESULTS: Final = """
 SELECT i.job, i.key, j.state, j.size, CASE
     WHEN sum(j.size) OVER (PARTITION BY i.job) <= $3 THEN (

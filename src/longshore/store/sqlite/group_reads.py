@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from longshore.model.group import (
     Group,
     GroupFilter,
     GroupState,
+    Near,
     NodeFacts,
     NodeView,
 )
@@ -22,13 +24,14 @@ from longshore.model.job import Job, JobState
 from longshore.store.group_limits import unpack_limit
 from longshore.store.rows import LARGEST_INT, NOT_RUN_LIST, clean, moment, unpack_watchers
 from longshore.store.sqlite import reads
+from longshore.store.sqlite.sql import Lookup
 from longshore.store.sqlite.states import LIVE_LIST
 from longshore.store.sqlite.transaction import Snapshot
 
 _words = msgspec.json.Decoder(tuple[str, ...])
 _SHOWN: Final = """SELECT number, id, state, max(jobs, staged), fail_fast, created_at, ended_at,
     name, labels, cancelled_by, run_of, round, watchers, own_limit FROM job_group"""
-_NODES: Final = """
+_NODE_VIEW: Final = """
     SELECT node.key, job.id, job.number, job.kind, job.state, node.condition, node.unmet, (
         SELECT json_group_array(other.key) FROM (
             SELECT other.key FROM edge INDEXED BY edge_child
@@ -38,9 +41,30 @@ _NODES: Final = """
             ORDER BY edge.parent) AS other), (
         SELECT around.key FROM node AS around
         WHERE around.group_id = node.group_id AND around.place = node.scope), node.open,
-    node.taken_from
+    node.taken_from"""
+_NODES: Final = f"""{_NODE_VIEW}
     FROM node CROSS JOIN job ON job.number = node.job
     WHERE node.group_id = ? AND node.place > ? ORDER BY node.place LIMIT ?"""
+_NODES_NEAR: Final = f"""{_NODE_VIEW}
+    FROM (SELECT DISTINCT place FROM ({{near}}) ORDER BY place LIMIT ?3) AS near
+    CROSS JOIN node ON node.group_id = ?1 AND node.place = near.place
+    CROSS JOIN job ON job.number = node.job
+    ORDER BY node.place"""
+_PLACES: Final = Lookup(
+    """SELECT json_group_array(node.place)
+    FROM {rows} AS v CROSS JOIN job ON job.id = v.column1
+    CROSS JOIN node ON node.job = job.number AND node.group_id = v.column2""",
+    2,
+    int,
+)
+_NEAR: Final = {
+    Near.THESE: "SELECT value AS place FROM json_each(?2)",
+    Near.AFTER: """SELECT edge.parent AS place FROM json_each(?2) AS own
+        CROSS JOIN edge INDEXED BY edge_child
+        ON edge.group_id = ?1 AND edge.child = own.value""",
+    Near.DEPENDENTS: """SELECT edge.child AS place FROM json_each(?2) AS own
+        CROSS JOIN edge ON edge.group_id = ?1 AND edge.parent = own.value""",
+}
 _NODE_FACTS: Final = """
     SELECT key, condition, unmet, (
         SELECT count(*) FROM edge INDEXED BY edge_child
@@ -156,6 +180,20 @@ def nodes(tx: Snapshot, group: UUID, after: int = -1, most: int = 1000) -> list[
     number, staged = found
     place = _place_of(tx, number, staged, after)
     rows = tx.connection.execute(_NODES, (number, place, most)).fetchall()
+    return [_node_view(row) for row in rows]
+
+
+def nodes_near(
+    tx: Snapshot, group: UUID, jobs: Sequence[UUID], near: Near, most: int = 1000
+) -> list[NodeView]:
+    """The first nodes of a group that are near these jobs of it."""
+    found = _found(tx, "SELECT number FROM job_group", group)
+    if found is None:
+        return []
+    places = _PLACES.find(tx.connection, [(job.bytes, found[0]) for job in jobs])
+    query = _NODES_NEAR.format(near=_NEAR[near])
+    own = msgspec.json.encode(places).decode()
+    rows = tx.connection.execute(query, (found[0], own, most)).fetchall()
     return [_node_view(row) for row in rows]
 
 

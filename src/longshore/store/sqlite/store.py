@@ -254,6 +254,7 @@ class SqliteStore:
     group = _reads(group_reads.group)
     groups = _reads(group_reads.groups)
     nodes = _reads(group_reads.nodes)
+    nodes_near = _reads(group_reads.nodes_near)
     group_progress = _reads(group_upkeep.group_progress)
 
     async def rerun_group(

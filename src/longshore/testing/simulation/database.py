@@ -39,7 +39,7 @@ from longshore.testing.simulation.loop import Process, SimulatedLoop, current_pr
 READS: Final = frozenset(
     {"placed", "draining", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes"}
     | {"queues", "depths", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
-    | {"is_sweeping"}
+    | {"is_sweeping", "nodes_near"}
     | {
         "limit_rules",
         "limit_key",
