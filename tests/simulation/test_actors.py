@@ -9,14 +9,23 @@ import pytest
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED
-from longshore.model.actor import ActorTerms, ActorVerdict, Message, NewActor, Sent, Started
+from longshore.model.actor import (
+    ActorTerms,
+    ActorVerdict,
+    MailAction,
+    Message,
+    NewActor,
+    Sent,
+    Started,
+)
 from longshore.model.attempt import Attempt
 from longshore.model.callback import USUAL_TERMS, CallbackTerms
 from longshore.model.ends import End, TurnTaken
-from longshore.model.job import Ended, Finished, Refused
+from longshore.model.job import Ended, Finished, Options, Refused, RetryPolicy
 from longshore.ports import Told
+from longshore.testing.builders import new_id
 from longshore.testing.memory import MemoryStore
-from longshore.testing.memory_rows import JobRow
+from longshore.testing.memory_rows import ActorRow, JobRow
 from longshore.testing.simulation.actor_plans import (
     ActorPlans,
     Control,
@@ -242,3 +251,132 @@ def test_a_start_that_comes_late_brings_no_actor_back(seed: int) -> None:
 def test_an_actor_that_comes_back_after_it_was_stopped_is_noticed() -> None:
     """G7."""
     assert hunt(20, ForgetsTheStopped, make=make_actors).promise is Promise.ACTORS
+
+
+# without what guards mail that is put aside, recoveries and callbacks
+
+
+class SortsWhatRuns(MemoryStore):
+    """Puts aside and drops messages that a turn may have read, which goes on with them."""
+
+    def _next_job(self, actor: ActorRow) -> JobRow | None:
+        row = super()._next_job(actor)
+        hides = self._is_sorting and row is not None and row.state in OWNED
+        return None if hides else row
+
+    _is_sorting = False
+
+    async def sort_mail(self, type: str, key: str, number: int, action: MailAction) -> ActorVerdict:
+        self._is_sorting = True
+        try:
+            return await super().sort_mail(type, key, number, action)
+        finally:
+            self._is_sorting = False
+
+    def _wake_actor(self, name: tuple[str, str], ready: Counter[int]) -> None:
+        self._is_sorting = False
+        super()._wake_actor(name, ready)
+
+
+def often_sorted(seed: int, theme: Theme | None = None) -> Scenario:
+    """Actors with slow turns, and clients that drop and put aside messages all the time."""
+    scenario = make_actors(seed, theme)
+    plans = scenario.actors
+    sorts = [
+        ControlPlan(scenario.clients[0], 1.0 * n, name, control)
+        for name in plans.names
+        for n, control in enumerate([Control.DROP, Control.PARK] * 10)
+    ]
+    tempers = {key: Temper(takes_s=3.0) for key in plans.tempers}
+    plans = structs.replace(plans, controls=tuple(sorts), tempers=tempers)
+    return structs.replace(scenario, jobs=(), faults=(), storm_s=20.0, actors=plans)
+
+
+def test_mail_that_a_turn_may_have_read_is_not_taken_from_it() -> None:
+    """G7."""
+    assert simulate(often_sorted(1)).broken is None
+    assert hunt(20, SortsWhatRuns, make=often_sorted).promise is Promise.ACTORS
+
+
+class ForgetsWhatFailed(MemoryStore):
+    """Takes a message that a turn puts aside as read, so that nobody can put it back."""
+
+    def _take_turn(self, row: JobRow, end: TurnTaken) -> None:
+        super()._take_turn(row, structs.replace(end, turn=structs.replace(end.turn, parks=())))
+
+
+def often_failing(seed: int, theme: Theme | None = None) -> Scenario:
+    """Actors that recover from one message after the other."""
+    scenario = make_actors(seed, theme)
+    plans = scenario.actors
+    retry = Options(retry=RetryPolicy(attempts=1, backoff_s=0.1))
+    starts = tuple(
+        structs.replace(
+            one, actor=structs.replace(one.actor, type="archive", terms=ActorTerms(options=retry))
+        )
+        for one in plans.starts
+    )
+    tempers = {key: Temper((None, *[Fate.FAILS, None, None] * 20)) for key in plans.tempers}
+    streams = tuple(
+        structs.replace(
+            stream,
+            sends=tuple(
+                (at, tuple(structs.replace(one, type="archive") for one in some))
+                for at, some in stream.sends
+            ),
+        )
+        for stream in plans.streams
+    )
+    plans = structs.replace(plans, starts=starts, streams=streams, tempers=tempers, controls=())
+    return structs.replace(scenario, jobs=(), faults=(), actors=plans)
+
+
+def test_a_message_that_a_recovery_puts_aside_is_kept() -> None:
+    """G7."""
+    assert simulate(often_failing(1)).broken is None
+    assert hunt(10, ForgetsWhatFailed, make=often_failing).promise is Promise.ACTORS
+
+
+class ResolvesTwice(MemoryStore):
+    """Forgets that a callback was resolved."""
+
+    def _take_in(self, message: Message, most: int) -> Sent | Refused:
+        if message.actor is not None:
+            self._receipts.pop(message.id, None)
+        return super()._take_in(message, most)
+
+
+def test_a_callback_of_which_two_values_count_is_noticed() -> None:
+    """G7."""
+    assert hunt(20, ResolvesTwice, make=make_actors).promise is Promise.ACTORS
+
+
+class ResolvesForAnother(MemoryStore):
+    """Brings the value of a callback to whoever has the key of its actor now."""
+
+    def _take_in(self, message: Message, most: int) -> Sent | Refused:
+        return super()._take_in(structs.replace(message, actor=None), most)
+
+
+def often_replaced(seed: int, theme: Theme | None = None) -> Scenario:
+    """Actors that are stopped, and started again with the same keys, while clients resolve."""
+    scenario = make_actors(seed, theme)
+    plans = scenario.actors
+    client = scenario.clients[0]
+    stops = [
+        ControlPlan(client, 2.0 * n, name, Control.STOP) for name in plans.names for n in range(9)
+    ]
+    starts = [
+        StartPlan(client, 2.0 * n + 0.5, structs.replace(one.actor, id=new_id()), True)
+        for one in plans.starts
+        for n in range(9)
+    ]
+    tempers = dict.fromkeys(plans.tempers, Temper(takes_s=0.1))
+    plans = structs.replace(plans, controls=tuple(stops), starts=tuple(starts), tempers=tempers)
+    return structs.replace(scenario, jobs=(), faults=(), storm_s=20.0, actors=plans)
+
+
+def test_a_callback_that_reaches_another_actor_with_the_same_key_is_noticed() -> None:
+    """G7."""
+    assert simulate(often_replaced(1)).broken is None
+    assert hunt(40, ResolvesForAnother, make=often_replaced).promise is Promise.ACTORS

@@ -96,6 +96,12 @@ class ActorHandlers:
                 self._add_reading(name, function)
             else:
                 self._add(name, function)
+        self.states = frozenset(state for some in self._found.values() for state in some if state)
+        """The named states that handlers are for."""
+        self.messages = sorted(
+            name for name in self._found if name not in HOOKS and not name.startswith(TIMER_PREFIX)
+        )
+        """The messages that are handled, in whatever state."""
 
     def _add_reading(self, name: str, function: Callable[..., Any]) -> None:
         what = f"actor '{self.type}': '{name}', which reads"
@@ -125,21 +131,10 @@ class ActorHandlers:
         return Signature(name, function, what=what, skip=2)
 
     @property
-    def states(self) -> frozenset[str]:
-        """The named states that handlers are for."""
-        return frozenset(state for some in self._found.values() for state in some if state)
-
-    @property
     def given(self) -> tuple[str, ...]:
         """The resources that handlers ask for."""
         all_of = (*self._signatures.values(), *self._reads.values())
         return tuple({name for one in all_of for name in one.given})
-
-    @property
-    def messages(self) -> list[str]:
-        """The messages that are handled, in whatever state."""
-        hidden = (name for name in self._found if name in HOOKS or name.startswith(TIMER_PREFIX))
-        return sorted(self._found.keys() - set(hidden))
 
     def find(self, event: str, state: str) -> str | None:
         """The method for an event in a named state; None if there is none."""

@@ -56,6 +56,8 @@ def check_request(request: m.Request) -> None:
     match request:
         case m.Submit() | m.Wait() | m.Cancel() | m.Retry():
             _check_count(request, "jobs", len(request.jobs), MAX_REQUEST_JOBS)
+        case a.Send():
+            _check_count(request, "messages", len(request.messages), MAX_REQUEST_JOBS)
         case m.Drain():
             _check_count(request, "workers", len(request.workers), MAX_DRAINED)
             for name in request.workers:
@@ -97,8 +99,6 @@ def check_request(request: m.Request) -> None:
             pass
         case a.StartActors():
             _check_count(request, "actors", len(request.actors), MAX_REQUEST_JOBS)
-        case a.Send():
-            _check_count(request, "messages", len(request.messages), MAX_REQUEST_JOBS)
         case a.Resolve():
             check_length("RESOLVE: the token", request.token, MAX_TOKEN_CHARS)
         case a.AwaitReplies():

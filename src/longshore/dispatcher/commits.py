@@ -436,7 +436,7 @@ class Commits:
 
     def _plan_again(self, batch: Batch, result: BatchResult) -> None:
         again_s = self._scheduler.answered(batch, result)
-        if _may_wake_actors(batch) and result.ready:
+        if result.ready and _may_wake_actors(batch):
             # Their lanes may be new to this dispatcher: others have started these actors.
             known = self._scheduler.lanes.known(result.ready)
             if len(known) < len(result.ready):
@@ -549,14 +549,12 @@ def _bytes_of(items: Sequence[Submission | Message]) -> int:
 
 
 def _finish_bytes(finish: End) -> int:
-    if isinstance(finish, ReadDone):
-        return len(finish.reply.result or b"")
+    if isinstance(finish, Succeeded):
+        size = 0 if finish.result is None else len(finish.result)
+        return size + outbox_bytes(finish.outbox) if finish.outbox else size
     if isinstance(finish, TurnTaken):
         return turn_bytes(finish.turn) + outbox_bytes(finish.outbox)
-    if not isinstance(finish, Succeeded):
-        return 0
-    size = 0 if finish.result is None else len(finish.result)
-    return size + outbox_bytes(finish.outbox) if finish.outbox else size
+    return len(finish.reply.result or b"") if isinstance(finish, ReadDone) else 0
 
 
 def by_session(claimed: Sequence[Attempt]) -> dict[SessionKey, list[Attempt]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Sequence
+from typing import Final, get_args
 
 from longshore.core.access import LOCAL, Asker
 from longshore.dispatcher.access import Access, audit_entry, shown_to
@@ -42,6 +43,11 @@ from longshore.wire.web_messages import WebRequest
 log = logging.getLogger("longshore.dispatcher")
 
 Performed = m.ClientRequest | BlobRequest
+
+_USUAL: Final = (m.Submit, a.Send, m.Wait)
+"""To ask first for what comes most: for each class that it is not, a message takes 0.2 µs."""
+_OF_GATEWAYS: Final = frozenset([*get_args(WebRequest), *get_args(BlobRequest)])
+_OfFiles = FileRequest | BlobRequest
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -111,7 +117,7 @@ class Requests:
 
         Without keys, whoever may connect may do all.
         """
-        if isinstance(request, WebRequest | BlobRequest) and key and key not in self._gateway_keys:
+        if type(request) in _OF_GATEWAYS and key and key not in self._gateway_keys:
             raise InvalidInput(
                 f"{type(request).__name__.upper()} is for gateways; add the caller's public key "
                 "file to curve_gateways of the dispatchers"
@@ -130,7 +136,7 @@ class Requests:
         try:
             if token is not None:
                 answer = await self._perform_for(token, request)
-            elif isinstance(request, WebRequest):
+            elif not isinstance(request, _USUAL) and isinstance(request, WebRequest):
                 answer = await self._web.perform(request)
             else:
                 answer = await perform(self._asked_by(asker, request), request, Caller(peer))
@@ -188,6 +194,8 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
             return await service.submit(request, caller)
         case m.Wait():
             return _within_a_message(await service.wait(request))
+        case a.Send():
+            return await service.actors.send(request)
         case m.Show():
             return await service.job(request.job)
         case m.Why():
@@ -258,7 +266,7 @@ async def _perform_for_subjects(
 ) -> object:
     """What OK carries in answer to a request about filesets, schedules, limits, bulks or actors."""
     match request:
-        case request if isinstance(request, FileRequest | BlobRequest):
+        case request if isinstance(request, _OfFiles):
             return await perform_for_files(service.files, request)
         case request if isinstance(request, ScheduleRequest):
             return await perform_for_schedules(service.schedules, request, caller)

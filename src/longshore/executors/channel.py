@@ -14,8 +14,6 @@ from typing import Generic, TypeVar
 from longshore.errors import ProtocolError
 from longshore.executors.frames import FromHost, ToHost, Unpacker, pack
 
-_READ_BYTES = 256 * 1024
-
 M = TypeVar("M")
 
 
@@ -67,20 +65,19 @@ class Channel(Generic[M]):
 
     def _read(self) -> bool:
         try:
-            data = self._sock.recv(_READ_BYTES)
-            messages = self._unpacker.feed(data)
+            count, messages = self._unpacker.read(self._sock)
         except (BlockingIOError, InterruptedError):
             return False
         except (OSError, ProtocolError):
             self._lose()
             return False
-        if not data:
+        if not count:
             self._lose()
         if messages:
             self._on_messages(messages)
         if self._unpacker.is_malformed:
             self._lose()
-        return bool(data)
+        return count > 0
 
     def _write(self) -> bool:
         is_there = True

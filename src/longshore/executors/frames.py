@@ -25,6 +25,7 @@ A process that runs one attempt at a time gets most of them another way, see `at
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
@@ -44,6 +45,7 @@ ITEMS_PER_FRAME = 32
 """With a result of 1 MiB and a full outbox each, a frame is still within its bound."""
 
 _LENGTH_BYTES = 4
+_READ_BYTES = 256 * 1024
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
@@ -212,10 +214,21 @@ class Unpacker(Generic[M]):
     def __init__(self, decoder: msgspec.msgpack.Decoder[M]) -> None:
         self._decoder = decoder
         self._bytes = bytearray()
+        self._buffer = bytearray()
         self.is_malformed = False
         """Whether nothing more can be read: what follows the last messages makes no sense."""
 
-    def feed(self, data: bytes) -> list[M]:
+    def read(self, sock: socket.socket, flags: int = 0) -> tuple[int, list[M]]:
+        """How many bytes came from a socket, and the messages that they complete.
+
+        The buffer is kept. For a new one of its size the system maps memory at each read.
+        """
+        if not self._buffer:
+            self._buffer = bytearray(_READ_BYTES)
+        count = sock.recv_into(self._buffer, 0, flags)
+        return count, self.feed(memoryview(self._buffer)[:count])
+
+    def feed(self, data: bytes | memoryview) -> list[M]:
         """The messages that these bytes complete; raises `ProtocolError` if they are malformed.
 
         Messages before the first malformed one are answered all the same.

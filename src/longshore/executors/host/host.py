@@ -20,8 +20,6 @@ from longshore.executors.output.capture import install
 from longshore.model.attempt import Assignment
 from longshore.model.worker import Pool
 
-_READ_BYTES = 256 * 1024
-
 
 class Host(ABC):
     """One host process from within. A subclass runs the attempts of one pool."""
@@ -78,13 +76,13 @@ class Host(ABC):
 
     def _read(self, flags: int = 0) -> None:
         try:
-            data = self._sock.recv(_READ_BYTES, flags)
-            self._inbox.extend(self._unpacker.feed(data))
+            count, messages = self._unpacker.read(self._sock, flags)
+            self._inbox.extend(messages)
         except BlockingIOError:
             return
         except (OSError, ProtocolError):
             leave()
-        if not data:
+        if not count:
             leave()
 
     def _send(self, *messages: FromHost) -> None:

@@ -30,7 +30,7 @@ from longshore.model.reports import OutboxItem, OutboxJob, OutboxMessage, Outbox
 from longshore.model.watcher import ActorWatcher, Watcher
 from longshore.ports import Batch, BatchResult
 from longshore.testing.simulation.actor_plans import Name
-from longshore.testing.simulation.database import Committed, Edit
+from longshore.testing.simulation.database import Committed, Edit, Sorting
 from longshore.testing.simulation.known_actors import KnownActor, MailKey
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.snapshots import ActorShot, Change, MailShot, Snapshot
@@ -44,7 +44,7 @@ Say = Callable[[str, str, UUID], None]
 _WAITING: Final = frozenset({S.READY, S.DELAYED, S.WAITING})
 _ACTOR_VERBS: Final = frozenset(
     {"pump", "start_actors", "pause_actor", "resume_actor", "stop_actor", "edit_actor"}
-    | {"tend_actors", "tell_watchers"}
+    | {"tend_actors", "tell_watchers", "sort_mail"}
 )
 """Calls that may wake an actor, hold it or remove it."""
 
@@ -159,6 +159,8 @@ class ActorCheck:
                     self._start(new, answer)
             case "edit_actor", Edit() if done:
                 self._edit(self._named(about.actor), about)
+            case "sort_mail", Sorting() if done:
+                self._named(about.actor).sort(about.number, about.action, self._micros())
             case "pause_actor" | "resume_actor" | "stop_actor", tuple() if done:
                 self._control(commit.verb, self._named(about))  # type: ignore[arg-type]
         return set()
@@ -283,6 +285,8 @@ class ActorCheck:
     def _take_in(self, message: Message, said: Sent | Refused, now: int) -> None:
         """A message from outside: accepted if its actor is there, and only the first time."""
         actor, is_repeat = self._living(message.type, message.key), message.id in self._sent
+        if actor is not None and message.actor not in (None, actor.id):
+            actor = None  # it has only the key of the one that the callback is for
         if isinstance(said, Refused):
             if actor is not None or is_repeat:
                 text = f"message {message.id} was refused: {said.message}"

@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
+
+from msgspec import msgpack
 
 from longshore.client.actor_requests import ActorRequests
 from longshore.client.connection import Connection
 from longshore.errors import Conflict, NotFound, Unavailable
-from longshore.model.actor import Actor, ActorStatus, ActorVerdict, Message, Reply
+from longshore.model.actor import (
+    Actor,
+    ActorStatus,
+    ActorVerdict,
+    MailAction,
+    MailView,
+    Message,
+    Reply,
+)
 from longshore.testing.simulation.actor_plans import (
     ActorPlans,
     Control,
@@ -20,10 +31,12 @@ from longshore.testing.simulation.actor_plans import (
     Name,
     StartPlan,
     StreamPlan,
+    content_of,
     log_in,
     pack_log,
 )
 from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.turn_bodies import Told
 
 KEEP_S: Final = 3.0
 """So often does a keeper look after its actor."""
@@ -122,7 +135,18 @@ class ActorClient:
             if reply is not None:
                 self._note(f"has the reply to {ask}")
                 self._on_actors.told(reply)
+                if reply.result is not None:
+                    for token in msgpack.decode(reply.result, type=Told).tokens:
+                        await self._resolve(actors, token)
                 return
+
+    async def _resolve(self, actors: ActorRequests, token: str) -> None:
+        """Resolves a callback with two values at once: one of them counts, if any does."""
+        resolves = (patiently(partial(actors.resolve, token, msgpack.encode(n))) for n in (1, 2))
+        verdicts = await asyncio.gather(*resolves)
+        self._note(f"has resolved a callback: {', '.join(verdicts)}")
+        if verdicts.count(ActorVerdict.DONE) > 1:
+            raise BrokenPromise(Promise.ACTORS, f"both values of callback {token} counted")
 
     async def _control(self, actors: ActorRequests, plan: ControlPlan) -> None:
         await asyncio.sleep(plan.at)
@@ -136,6 +160,8 @@ class ActorClient:
                 verdict = await patiently(lambda: actors.stop(*name))
             case Control.EDIT | Control.RESTART:
                 verdict = await self._edit(actors, name, plan.control is Control.RESTART)
+            case Control.PARK | Control.PUT_BACK | Control.DROP:
+                verdict = await self._sort(actors, name, MailAction(plan.control.value))
         self._note(f"is told {verdict}")
 
     async def _edit(self, actors: ActorRequests, name: Name, restart: bool) -> ActorVerdict:
@@ -150,6 +176,18 @@ class ActorClient:
             lambda: actors.edit(*name, state, version, turn=turn, restart=restart)
         )
 
+    async def _sort(self, actors: ActorRequests, name: Name, action: MailAction) -> ActorVerdict:
+        """Does something with the first message that it may be done with. It tries once only."""
+        try:
+            mail = await patiently(lambda: actors.mail(*name))
+        except NotFound:
+            return ActorVerdict.NOT_FOUND
+        is_back = action is MailAction.PUT_BACK
+        found = [one.number for one in mail if one.parked is is_back and not _is_awaited(one)]
+        if not found:
+            return ActorVerdict.NOT_FOUND
+        return await patiently(lambda: actors.sort_mail(*name, found[0], action))
+
     async def _show(self, actors: ActorRequests, name: Name) -> Actor | None:
         try:
             return await patiently(lambda: actors.show(*name))
@@ -160,10 +198,17 @@ class ActorClient:
         while True:
             await asyncio.sleep(KEEP_S)
             actor = await self._show(actors, name)
+            if actor is not None:
+                await self._sort(actors, name, MailAction.PUT_BACK)
             if actor is not None and actor.status in (ActorStatus.FAILED, ActorStatus.PAUSED):
                 await asyncio.sleep(KEEP_S)
                 self._note(f"resumes it, which is {actor.status}", actor.id)
                 await patiently(lambda: actors.pause(*name, False))
+
+
+def _is_awaited(mail: MailView) -> bool:
+    """Whether somebody waits for the reply to a message, for ever if it were dropped."""
+    return mail.name == "note" and content_of(mail.args).is_awaited
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:

@@ -24,6 +24,12 @@ DEEPEST: Final = 2
 """So far do messages cause others."""
 TIMEOUT_S: Final = 8.0
 
+CALLED: Final = "called"
+"""Who handles the values of callbacks."""
+PARKED: Final = "parked "
+DROPPED: Final = "dropped "
+"""How entries of events begin that failed for good."""
+
 Name = tuple[str, str]
 """An actor's type and key."""
 
@@ -35,6 +41,8 @@ class Deed(StrEnum):
     ASK = "ask"
     TIMER = "timer"
     SUBMIT = "submit"
+    CALLBACK = "callback"
+    """Makes a token, which the reply to an ask from outside tells."""
     PAUSE = "pause"
     STOP = "stop"
 
@@ -50,17 +58,21 @@ class Order(Struct, frozen=True, omit_defaults=True):
 
 
 class Content(Struct, frozen=True, omit_defaults=True):
-    """The arguments of a message: who sent it as which of its messages, and what is to be done."""
+    """The arguments of a message: who sent it as which of its messages, and what is to be done.
+
+    Whoever waits for its reply would wait for ever if somebody dropped it.
+    """
 
     sender: str
     no: int
     orders: tuple[Order, ...] = ()
+    is_awaited: bool = False
 
 
 class Entry(Struct, frozen=True, array_like=True):
     """One event that was applied to a state. The state is the list of them.
 
-    A message has its id, a timer the time that it was due.
+    A message has its id, a timer the time that it was due, the value of a callback itself.
     """
 
     what: str
@@ -96,13 +108,16 @@ class StreamPlan(Struct, frozen=True):
 
 
 class Control(StrEnum):
-    """What a client does to an actor."""
+    """What a client does to an actor, or to the first message of its mailbox."""
 
     PAUSE = "pause"
     RESUME = "resume"
     EDIT = "edit"
     RESTART = "restart"
     STOP = "stop"
+    PARK = "park"
+    PUT_BACK = "put_back"
+    DROP = "drop"
 
 
 class ControlPlan(Struct, frozen=True):
@@ -179,6 +194,8 @@ class _Planner:
         self._storm_s = storm_s
         self._unix_ms = unix_ms
         self._ids = 0
+        self._more = Random(f"{storm_s} {unix_ms}")
+        """Draws what came later, so that a seed still means the scenario that it meant."""
         self._names = [
             (random.choice(TYPES), f"k{number}")
             for number in range(1, random.randint(1, MOST_ACTORS) + 1)
@@ -239,9 +256,12 @@ class _Planner:
 
     def _message(self, name: Name, client: str, at: float, no: int) -> Message:
         random = self._random
-        content = Content(client, no, self._orders(DEEPEST))
+        orders = self._orders(DEEPEST)
         delay_s = random.uniform(0.0, 15.0) if random.random() < 0.15 else None
         to = ReplyTo() if random.random() < 0.2 else None
+        if to is not None and self._more.random() < 0.7:
+            orders = (Order(Deed.CALLBACK), *orders)
+        content = Content(client, no, orders, to is not None)
         args = msgpack.encode(content)
         return Message(self._id(at), *name, "note", args, delay_s, to)
 
@@ -272,12 +292,14 @@ class _Planner:
         chosen = [random.choice(some) for _ in range(random.randint(0, 4))]
         if random.random() < 0.3:
             chosen.append(Control.STOP)
-        return [
-            ControlPlan(
-                random.choice(self._clients), random.uniform(0.0, self._storm_s), name, control
-            )
-            for control in chosen
-        ]
+        plans = [self._plan(random, name, control) for control in chosen]
+        sorts = (Control.PARK, Control.PARK, Control.DROP, Control.PUT_BACK)
+        more = [self._more.choice(sorts) for _ in range(self._more.randint(0, 4))]
+        return [*plans, *(self._plan(self._more, name, control) for control in more)]
+
+    def _plan(self, random: Random, name: Name, control: Control) -> ControlPlan:
+        at = random.choice(self._clients), random.uniform(0.0, self._storm_s)
+        return ControlPlan(*at, name, control)
 
     def _temper(self, hangs: bool) -> Temper:
         random = self._random

@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
-from longshore.model.actor import ActorVerdict, NewActor, Started
+from longshore.model.actor import ActorVerdict, MailAction, NewActor, Started
 from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.group import (
     MOST_COPIED,
@@ -70,6 +70,14 @@ class Edit(Struct, frozen=True):
     restart: bool
 
 
+class Sorting(Struct, frozen=True):
+    """What is done with a message of an actor's mailbox."""
+
+    actor: Name
+    number: int
+    action: MailAction
+
+
 class Additions(Struct, frozen=True):
     """What a client adds to a group."""
 
@@ -104,6 +112,7 @@ About = (
     | tuple[NewActor, ...]
     | Name
     | Edit
+    | Sorting
     | None
 )
 """What a call is about: a batch, a session, a part of a group or a whole one, or an actor."""
@@ -424,6 +433,14 @@ class RemoteStore(FaultyStore):
                 type, key, state, version, turn=turn, restart=restart, listed=listed
             ),
             Edit((type, key), state, restart),
+        )
+
+    async def sort_mail(self, type: str, key: str, number: int, action: MailAction) -> ActorVerdict:
+        """As the store does, so that the promises see which message it was about."""
+        return await self._database.ask(
+            "sort_mail",
+            lambda: self.store.sort_mail(type, key, number, action),
+            Sorting((type, key), number, action),
         )
 
     async def watch(self) -> AsyncIterator[Hint]:

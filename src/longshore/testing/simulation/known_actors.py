@@ -8,9 +8,21 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.model.actor import Message, NewActor, ReplyTo, Timer, Turn
-from longshore.testing.simulation.actor_plans import Content, Entry, Name, content_of, log_in
+from longshore.core.turns import REPLY_PREFIX
+from longshore.model.actor import MailAction, Message, NewActor, ReplyTo, Timer, Turn
+from longshore.store.actor_rows import NEVER
+from longshore.testing.simulation.actor_plans import (
+    CALLED,
+    DROPPED,
+    PARKED,
+    Content,
+    Entry,
+    Name,
+    content_of,
+    log_in,
+)
 from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.turn_bodies import value_in
 
 MICROS: Final = 1_000_000
 MailKey = tuple[UUID, str]
@@ -25,6 +37,12 @@ class Mailed:
         self.due_at = due_at
         self.reply_to = to
         self.number = 0
+        self.value = 0
+        """Of a callback: what it was resolved with."""
+
+    @property
+    def is_parked(self) -> bool:
+        return self.due_at == NEVER
 
 
 class KnownActor:
@@ -63,7 +81,9 @@ class KnownActor:
         due_at = now + round(message.delay_s * MICROS) if message.delay_s else None
         in_order = message.name == "note" and not is_late
         content = content_of(message.args) if in_order else None
-        self.mail[key] = Mailed(content, due_at, message.reply_to)
+        self.mail[key] = mailed = Mailed(content, due_at, message.reply_to)
+        if message.name == REPLY_PREFIX + CALLED and message.args:
+            mailed.value = value_in(message.args)
 
     # a turn that counts
 
@@ -80,12 +100,17 @@ class KnownActor:
         read = log[len(before) :]
         for entry in read:
             self._apply(entry, now)
+        parked = {one.number for one in self.mail.values() if one.is_parked}
+        if not set(turn.parks) <= parked:
+            raise self.broke(f"turn {number} put {turn.parks} aside, and not what it had failed at")
         self.turn, self.state, self.starts = number, turn.state, False
         self.timers = tuple(_set(turn.timers, now))
         return read
 
     def _apply(self, entry: Entry, now: int) -> None:
-        if entry.what == "start":
+        if entry.what.startswith((PARKED, DROPPED)):
+            self._give_up(entry, now)
+        elif entry.what == "start":
             if not self.starts:
                 raise self.broke("it was started a second time")
             self.starts = False
@@ -96,12 +121,40 @@ class KnownActor:
         else:
             self._read(entry, now)
 
+    def _give_up(self, entry: Entry, now: int) -> None:
+        """An event failed for good: it was its turn, and a message is put aside or dropped."""
+        fate, what = entry.what.split(" ", 1)
+        key = (entry.id, entry.name) if entry.id is not None else None
+        mailed = self.mail.get(key) if key is not None else None
+        self._apply(structs.replace(entry, what=what), now)
+        if fate == PARKED.strip():
+            if key is None or mailed is None:
+                raise self.broke(f"it put {entry} aside, which is no message")
+            mailed.content, mailed.due_at = None, NEVER
+            self.mail[key] = mailed
+
+    def sort(self, number: int, action: MailAction, now: int) -> None:
+        """Somebody put a message aside, put it back, or removed it."""
+        found = [key for key, one in self.mail.items() if one.number == number]
+        if not found:
+            raise self.broke(f"message {number} was sorted, which is not in its mail")
+        mailed = self.mail[found[0]]
+        if action is MailAction.DROP:
+            del self.mail[found[0]]
+        elif mailed.is_parked is (action is MailAction.PARK):
+            raise self.broke(f"message {number} was sorted ({action}) a second time")
+        else:
+            mailed.content = None
+            mailed.due_at = NEVER if action is MailAction.PARK else now
+
     def _read(self, entry: Entry, now: int) -> None:
         """A message is applied: once, when it is due, and after those that came before it."""
         assert entry.id is not None
         mailed = self.mail.pop((entry.id, entry.name), None)
         if mailed is None:
             raise self.broke(f"message {entry.id} '{entry.name}' was applied, but not in its mail")
+        if mailed.value != entry.at:
+            raise self.broke(f"callback {entry.id} had value {entry.at}, not {mailed.value}")
         if mailed.due_at is not None:
             if mailed.due_at > now:
                 raise self.broke(f"message {entry.id} was applied {mailed.due_at - now} µs early")
@@ -135,7 +188,7 @@ class KnownActor:
     @property
     def waits(self) -> bool:
         """Whether it has something to do at some time."""
-        return bool(self.mail or self.timers)
+        return bool(self.timers) or not all(one.is_parked for one in self.mail.values())
 
     def asks(self) -> Iterator[tuple[UUID, ReplyTo]]:
         """What other actors asked it, and it has not read."""

@@ -36,7 +36,7 @@ _TURNS: Final = {"work": "diary@1", "grind": "archive@1"}
 """The turns that workers serve who serve the usual kinds."""
 KINDS: Final = {
     "diary@1": KindInfo(Pool.COROUTINE),
-    "archive@1": KindInfo(Pool.PROCESS),
+    "archive@1": KindInfo(Pool.PROCESS, recovers=True),
     "work": KindInfo(Pool.COROUTINE),
     "grind": KindInfo(Pool.PROCESS),
     LONG: KindInfo(Pool.PROCESS),

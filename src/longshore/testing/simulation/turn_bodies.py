@@ -10,8 +10,9 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
-from msgspec import msgpack
+from msgspec import Struct, msgpack, structs
 
+from longshore.core.callbacks import Callback, sign
 from longshore.core.turns import REPLY_PREFIX, after_firing
 from longshore.core.watching import OUTCOME_PREFIX
 from longshore.model.actor import (
@@ -19,6 +20,7 @@ from longshore.model.actor import (
     Event,
     EventKind,
     Message,
+    Replied,
     Reply,
     ReplyTo,
     Timer,
@@ -37,6 +39,9 @@ from longshore.model.reports import (
 )
 from longshore.model.watcher import ActorWatcher
 from longshore.testing.simulation.actor_plans import (
+    CALLED,
+    DROPPED,
+    PARKED,
     Content,
     Deed,
     Entry,
@@ -55,6 +60,13 @@ _ECHOES: Final = (REPLY_PREFIX, OUTCOME_PREFIX)
 """How messages begin that answer what an actor did."""
 
 _input: Final = msgpack.Decoder(TurnInput)
+
+
+class Told(Struct, frozen=True):
+    """The reply to an ask: which turn gave it, and the callbacks that it made for whoever asked."""
+
+    turn: int
+    tokens: tuple[str, ...] = ()
 
 
 def is_turn(kind: str) -> bool:
@@ -83,15 +95,16 @@ class _Run:
         self._outbox: list[OutboxItem] = []
         self._read = 0
         self._read_delayed: list[int] = []
+        self._parks: list[int] = []
+        self._tokens: list[str] = []
         self._pauses = self._stops = False
 
     def report(self) -> TurnReport:
         """Applies the events one by one, until one of them ends the turn."""
-        for event in self._given.events:
-            self._log.append(entry_of(event))
-            self._apply(event)
-            if self._pauses or self._stops:
-                break
+        if self._given.failure is not None:
+            self._recover(self._given.events[0])
+        else:
+            self._apply_all()
         turn = Turn(
             pack_log(self._log),
             self._given.version,
@@ -100,20 +113,52 @@ class _Run:
             tuple(self._timers.values()),
             self._pauses,
             self._stops,
+            parks=tuple(self._parks),
         )
         return TurnReport(*self._assignment.key, turn=turn, outbox=tuple(self._outbox))
+
+    def _apply_all(self) -> None:
+        for event in self._given.events:
+            self._log.append(entry_of(event))
+            self._apply(event)
+            if self._pauses or self._stops:
+                break
+
+    def _recover(self, event: Event) -> None:
+        """Notes an event that has failed for good, and puts it aside; every other one is dropped.
+
+        Nobody answers an ask that is put aside: its sender would wait until it comes again.
+        """
+        entry = entry_of(event)
+        is_note = event.kind is EventKind.MESSAGE and event.name == "note"
+        drops = not is_note or (event.number % 2 == 0 and not content_of(event.args).is_awaited)
+        fate = DROPPED if drops else PARKED
+        self._log.append(structs.replace(entry, what=f"{fate}{entry.what}"))
+        if event.kind is EventKind.TIMER:
+            self._fire(event)
+        if event.kind is EventKind.MESSAGE and drops:
+            self._note_read(event)
+        elif event.kind is EventKind.MESSAGE:
+            self._parks.append(event.number)
+            if not event.was_delayed:
+                self._read = max(self._read, event.number)
 
     def _apply(self, event: Event) -> None:
         if event.kind is EventKind.MESSAGE:
             self._note_read(event)
         if event.kind is EventKind.TIMER:
             self._fire(event)
-        if event.reply_to is not None and event.id is not None:
-            result = msgpack.encode({"turn": self._given.turn})
-            self._outbox.append(OutboxReply(Reply(event.id, result), event.reply_to))
+        tokens = len(self._tokens)
         is_echo = event.name == UNDELIVERED or event.name.startswith(_ECHOES)
-        if event.args and not is_echo:
-            for order in content_of(event.args).orders:
+        orders = content_of(event.args).orders if event.args and not is_echo else ()
+        for order in orders:
+            if order.deed is Deed.CALLBACK:
+                self._obey(order)
+        if event.reply_to is not None and event.id is not None:
+            result = msgpack.encode(Told(self._given.turn, tuple(self._tokens[tokens:])))
+            self._outbox.append(OutboxReply(Reply(event.id, result), event.reply_to))
+        for order in orders:
+            if order.deed is not Deed.CALLBACK:
                 self._obey(order)
 
     def _note_read(self, event: Event) -> None:
@@ -147,6 +192,10 @@ class _Run:
                 self._outbox.append(
                     OutboxJob(Submission(self._new_id(), "work", b"\x80", options=options))
                 )
+            case Deed.CALLBACK:
+                who = self._given.actor, self._given.turn, len(self._tokens)
+                callback = Callback(*who, self._given.type, self._given.key, CALLED)
+                self._tokens.append(sign(self._given.callback_key, callback))
             case Deed.PAUSE:
                 self._pauses = True
             case Deed.STOP:
@@ -169,4 +218,12 @@ class _Run:
 def entry_of(event: Event) -> Entry:
     """How an event stands in the state."""
     at = event.at if event.kind is EventKind.TIMER else 0
+    if event.kind is EventKind.MESSAGE and event.name == REPLY_PREFIX + CALLED:
+        at = value_in(event.args)
     return Entry(event.kind, event.name, event.id, at)
+
+
+def value_in(args: bytes) -> int:
+    """The value of a callback that was resolved, from its message."""
+    value = msgpack.decode(args, type=Replied).result
+    return 0 if value is None else int(msgpack.decode(value))
