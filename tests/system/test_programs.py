@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -251,9 +252,13 @@ def test_losses_of_workers_use_up_no_retry_and_are_shown_apart(
     handles = fleet.client(dispatcher).submit_many(
         [kind.call(marks=str(marks)) for kind, marks in calls.items()]
     )
+
+    def have_begun(times: int) -> bool:
+        return {len(lines(marks)) for marks in calls.values()} == {times}
+
     for lost in (1, 2):
         worker = with_tools(fleet, dispatcher)
-        await_true(lambda: [len(lines(one)) for one in calls.values()] == [lost] * 2, "both run")
+        await_true(partial(have_begun, lost), "both run")
         worker.kill()
     with_tools(fleet, dispatcher)
     for handle, crashes in zip(handles, (2, 0), strict=True):
