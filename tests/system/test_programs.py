@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,34 @@ def test_a_killed_agent_leaves_no_command_and_its_job_runs_elsewhere(
         lambda: json.loads(run("job", str(number), "--json", *to).stdout)["state"] == "succeeded",
         "it runs again",
     )
+
+
+def test_losses_of_workers_use_up_no_retry_and_are_shown_apart(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """Neither job has a retry: a failure would have ended it."""
+    dispatcher = fleet.dispatcher()
+    calls = {tools.lasting: tmp_path / "lasting", tools.free: tmp_path / "free"}
+    handles = fleet.client(dispatcher).submit_many(
+        [kind.call(marks=str(marks)) for kind, marks in calls.items()]
+    )
+
+    def have_begun(times: int) -> bool:
+        return {len(lines(marks)) for marks in calls.values()} == {times}
+
+    for lost in (1, 2):
+        worker = with_tools(fleet, dispatcher)
+        await_true(partial(have_begun, lost), "both run")
+        worker.kill()
+    with_tools(fleet, dispatcher)
+    for handle, crashes in zip(handles, (2, 0), strict=True):
+        handle.result(60)
+        job = handle.job()
+        assert (job.attempt, job.failures, job.crashes) == (3, 0, crashes)
+        assert job.options.retry.attempts == 1
+        shown = run("job", str(job.number), "--connect", dispatcher.facts["frontend"]).stdout
+        assert ("2 crashed" in shown) == bool(crashes)
+        assert "failed" not in shown
 
 
 def test_what_a_killed_worker_and_its_host_left_is_gone_after_the_next_start(

@@ -56,7 +56,8 @@ def described(kind: str, given: object) -> AnyProgram:
     if any(rule.outcome is Outcome.WORKER_LOST for rule in program.rules):
         raise InvalidInput(
             f"{what}: a rule about {Outcome.WORKER_LOST} is for a kind that an app declares; when "
-            "a worker is lost, nobody reads the rules of a single job"
+            "a worker is lost, nobody reads the rules of a single job. Leave it out: the loss of a "
+            "worker uses up no retry"
         )
     return program
 

@@ -127,9 +127,9 @@ class LostHook:
             raise _Refused(f"{self._command[0]} ended with code {code}")
 
     def _environment(self, lost: LostWorker) -> dict[str, str]:
-        info, machine = lost.info, _machine(lost)
-        values = (str(info.id), info.name, info.host, lost.reason, str(lost.session))
-        values += tuple(machine.values())
+        info = lost.info
+        own = (str(info.id), info.name, info.host, lost.reason, str(lost.session))
+        values = (*own, *_machine(lost).values())
         texts = [value.replace("\0", "") for value in values]
         return dict(zip(self._variables, texts, strict=True))
 

@@ -14,6 +14,11 @@ flaky = app.command(
     backoff_s=0.01,
 )
 crashes = app.command("crashes", ["sh", "-c", 'echo x >> "$1"; kill -9 $$', "-", "{marks}"])
+_UNTIL_THIRD = 'echo $$ >> "$1"; [ $(wc -l < "$1") -ge 3 ] || sleep 600'
+lasting = app.command("lasting", ["sh", "-c", _UNTIL_THIRD, "-", "{marks}"])
+free = app.command(
+    "free", ["sh", "-c", _UNTIL_THIRD, "-", "{marks}"], on=[longshore.lost.retry_free]
+)
 noop = app.command("noop", ["true"])
 
 

@@ -35,6 +35,7 @@ IN_WORDS = {
     "instance_id": "the host's name",
     "private_ip": "found",
     "public_ip": "none",
+    "first_devices": "0",
     "state_folder": "none",
     "secrets_folder": "none",
     "connect": "the `frontend`",

@@ -139,6 +139,24 @@ async def test_bytes_go_no_faster_than_the_limit() -> None:
     assert now == pytest.approx(4.0 - BURST_S)
 
 
+async def test_a_push_and_a_pull_are_held_to_the_limit_together(data: Path, tmp_path: Path) -> None:
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    async with gateway_at(tmp_path / "files") as gateway, FileClient([gateway.url]) as client:
+        # The clock stands still but for these waits: what it shows, the limit alone has cost.
+        client._pace = Pace(1_000_000, lambda: now, sleep)
+        _, version = await push(client, data)
+        pushed_at = now
+        await pull(client.with_ticket("an attempt"), version, tmp_path / "cache", tmp_path / "copy")
+    assert 3.0 - BURST_S <= pushed_at < 3.5
+    assert 6.0 - BURST_S <= now < 7.0
+    assert tree(tmp_path / "copy") == tree(data)
+
+
 async def test_without_a_limit_nothing_waits() -> None:
     async def sleep(seconds: float) -> None:
         raise AssertionError("it waits")

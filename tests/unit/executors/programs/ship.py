@@ -31,7 +31,13 @@ HERE = "this process"
 class Attempt:
     """One attempt at a container, with its folders and what it said."""
 
-    def __init__(self, folder: Path, program: Container, limits: LogLimits | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        program: Container,
+        limits: LogLimits | None = None,
+        secrets: Path | None = None,
+    ) -> None:
         self.folder, self.report = folder / "work", folder / "report"
         for one in (self.folder, self.report):
             one.mkdir(parents=True, exist_ok=True)
@@ -43,8 +49,11 @@ class Attempt:
             program=program,
             folder=self.folder,
             report=self.report,
-            secrets=None,
-            environ={"LONGSHORE_RESULT": str(self.report / "result")},
+            secrets=secrets,
+            environ={
+                "LONGSHORE_RESULT": str(self.report / "result"),
+                **({} if secrets is None else {"LONGSHORE_SECRETS": str(secrets)}),
+            },
             log=self.log,
             output=ProgramOutput(self.log, 1, LogLimits(echo=False)),
             memory_bytes=program.limits.memory_bytes,

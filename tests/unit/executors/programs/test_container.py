@@ -7,10 +7,13 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from longshore.executors.host.programs import container_usage
+from longshore.executors.host.programs.folders import FolderKeeper
+from longshore.model.attempt import Assignment
 from longshore.model.log import LogLimits
 from longshore.model.program import Container, Limits, Outcome, ProgramEnd
 from longshore.model.usage import Usage
@@ -107,6 +110,32 @@ async def test_whoever_it_runs_as_may_write_there(engine: Engine, tmp_path: Path
     assert (await run(engine.url, attempt)).is_success
     assert attempt.printed() == ["sailor"]
     assert (attempt.folder / "out").exists()
+
+
+@pytest.mark.parametrize("user", ["", "sailor"])
+async def test_secrets_are_there_for_its_user_to_read_and_nowhere_else(
+    engine: Engine, tmp_path: Path, user: str
+) -> None:
+    (kept := tmp_path / "kept").mkdir()
+    (kept / "mail-password").write_text("hush-hush")
+    script = (
+        "wc -c < $LONGSHORE_SECRETS/mail-password; ls $LONGSHORE_SECRETS; "
+        "(echo x > $LONGSHORE_SECRETS/mail-password) 2> /dev/null || echo read-only; "
+        "(echo x > $LONGSHORE_SECRETS/other) 2> /dev/null || echo read-only; "
+        "env | grep -c hush"
+    )
+    program = shell(script, user=user, secrets=("mail-password",))
+    assignment = Assignment(uuid4(), 1, 1, "longshore.container", b"")
+    folders = FolderKeeper().make(assignment, program, str(kept))
+    attempt = Attempt(tmp_path, program, secrets=folders.secrets)
+    try:
+        await run(engine.url, attempt)
+        assert attempt.printed() == ["9", "mail-password", "read-only", "read-only", "0"]
+        assert not any("hush-hush" in line.text for line in attempt.lines)
+        assert any("/longshore-secrets" in line.text for line in attempt.lines), "it is described"
+    finally:
+        await FolderKeeper().remove(folders)
+    assert not folders.whole.exists()
 
 
 async def test_it_has_no_network_no_privileges_and_no_way_to_more(

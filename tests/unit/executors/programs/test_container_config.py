@@ -10,7 +10,7 @@ from msgspec import structs
 from longshore.executors.host.programs.container_config import Owner, config_of
 from longshore.executors.host.programs.folders import Folders, variables
 from longshore.model.attempt import DeviceNumbers
-from longshore.model.program import Container
+from longshore.model.program import Container, Limits
 
 from .ship import Attempt, shell
 
@@ -25,6 +25,35 @@ def told(
     environ = variables(assignment, folders)
     given = structs.replace(running, assignment=assignment, environ=environ)
     return config_of(given, Owner("this process"), gpus=gpus)
+
+
+def test_limits_are_told_in_the_units_of_an_engine(tmp_path: Path) -> None:
+    limits = Limits(memory_bytes=64 * 1024**2, cpus=1.5, pids=20)
+    host = told(tmp_path, shell("true", limits=limits))["HostConfig"]
+    assert (host["NanoCpus"], host["PidsLimit"]) == (1_500_000_000, 20)
+    assert host["Memory"] == host["MemorySwap"] == 64 * 1024**2
+    assert (
+        not {"NanoCpus", "PidsLimit", "Memory"} & told(tmp_path, shell("true"))["HostConfig"].keys()
+    )
+
+
+def test_network_is_there_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    config = told(tmp_path, shell("true"))
+    assert (config["NetworkDisabled"], config["HostConfig"]["NetworkMode"]) == (True, "none")
+    config = told(tmp_path, shell("true", network=True))
+    assert "NetworkDisabled" not in config
+    assert config["HostConfig"]["NetworkMode"] == "default"
+
+
+def test_secrets_are_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    running = Attempt(tmp_path, shell("true"), secrets=tmp_path / "secrets").running
+    config = config_of(running, Owner("this process"))
+    [mount] = [
+        one for one in config["HostConfig"]["Mounts"] if one["Target"] == "/longshore-secrets"
+    ]
+    assert (mount["Source"], mount["ReadOnly"]) == (str(tmp_path / "secrets"), True)
+    assert "LONGSHORE_SECRETS=/longshore-secrets" in config["Env"]
+    assert all(one.get("ReadOnly") is None for one in config["HostConfig"]["Mounts"][:2])
 
 
 def test_engine_gives_a_container_the_gpus_that_its_attempt_has(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ later ones are left out. What an end means, `core.outcomes` says.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from time import monotonic
 from typing import Final, Generic, TypeVar
@@ -48,7 +47,6 @@ from longshore.ports.files import Files, FilesFailed
 
 P = TypeVar("P", bound=AnyProgram)
 
-PROGRESS_EVERY_S: Final = 0.2
 LATE_S: Final = 1.0
 """If it takes longer than this until a program begins, its worker is told when it does."""
 NO_ROOM_S: Final = 5.0
@@ -117,7 +115,7 @@ class _Attempt(Generic[P]):
         try:
             await self._means.runner.prepare(running)
             await self._bring(folders.work)
-            end = await self._run(running)
+            end = await self._run(running, folders.progress)
             return _measured(await self._end(end, folders), end.usage)
         finally:
             await self._means.runner.discard(running)
@@ -144,19 +142,28 @@ class _Attempt(Generic[P]):
             await self._means.files.bring(ticket, wanted, work, self._transferred)
         await self._checkpoints.restore(work)
 
-    async def _run(self, running: RunningProgram[P]) -> ProgramEnd:
+    async def _run(self, running: RunningProgram[P], progress_file: str) -> ProgramEnd:
         self._log.step("running")
         if monotonic() - self._started >= LATE_S:
             self._means.on_begun(self._assignment.token)
+        progress = ProgressFile(progress_file, self._log)
+        progress.watch()
+        try:
+            if self._program.checkpoint or self._assignment.timeout_s is not None:
+                return await self._run_attended(running)
+            return await self._means.runner.run(running)
+        finally:
+            progress.end()
+
+    async def _run_attended(self, running: RunningProgram[P]) -> ProgramEnd:
         timeout_s = self._assignment.timeout_s
         attended = self._checkpoints.attended(running.folder, running.report)
-        with _watched(ProgressFile(running.report, self._log)):
-            try:
-                async with attended, asyncio.timeout(timeout_s):
-                    return await self._means.runner.run(running)
-            except TimeoutError:
-                words = f"took longer than its timeout of {timeout_s:g} s"
-                return ProgramEnd(Outcome.TIMED_OUT, None, words)
+        try:
+            async with attended, asyncio.timeout(timeout_s):
+                return await self._means.runner.run(running)
+        except TimeoutError:
+            words = f"took longer than its timeout of {timeout_s:g} s"
+            return ProgramEnd(Outcome.TIMED_OUT, None, words)
 
     async def _end(self, end: ProgramEnd, folders: Folders) -> Report:
         program = self._program
@@ -179,7 +186,7 @@ class _Attempt(Generic[P]):
         if not end.is_success:
             return _failed(self._assignment, program, end, self._output, versions, saved)
         try:
-            result = read_result(folders.report)
+            result = read_result(folders.result)
         except InvalidInput as error:
             return refused(self._assignment, Reason.INVALID_RESULT, str(error))
         return SuccessReport(*self._assignment.key, result, versions=versions)
@@ -219,21 +226,3 @@ def _failed(
     if isinstance(report, FailureReport | CrashReport | SkipReport) and versions:
         return structs.replace(report, versions=versions)
     return report
-
-
-@contextlib.contextmanager
-def _watched(progress: ProgressFile) -> Iterator[None]:
-    """Looks now and then for progress, and once more at the end."""
-    loop = asyncio.get_running_loop()
-    timers: list[asyncio.TimerHandle] = []
-
-    def look() -> None:
-        progress.look()
-        timers[:] = [loop.call_later(PROGRESS_EVERY_S, look)]
-
-    timers.append(loop.call_later(PROGRESS_EVERY_S, look))
-    try:
-        yield
-    finally:
-        timers[0].cancel()
-        progress.end()

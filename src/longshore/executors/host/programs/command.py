@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,6 +43,8 @@ KEPT: Final = ("LONGSHORE_CONNECT", "LONGSHORE_CURVE_SECRET", "LONGSHORE_CURVE_S
 _CANNOT: Final = frozenset(
     {errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.E2BIG, errno.ENOTDIR, errno.ELOOP}
 )
+_CODING: Final = sys.getfilesystemencoding()
+_ERRORS: Final = sys.getfilesystemencodeerrors()
 _log = logging.getLogger(__name__)
 
 
@@ -86,15 +89,18 @@ class CommandRunner:
             raise
         self._trees.add(token, started.pid)
         run = self._running[token] = _Run(started, running)
-        seeing_it_through = asyncio.create_task(self._see_through(token, run))
         try:
-            return await asyncio.shield(seeing_it_through)
+            if await run.exits_by_itself() and (end := self._end_of_whole(token, run)) is not None:
+                return end
+            run.rest = asyncio.create_task(self._see_through(token, run))
+            return await asyncio.shield(run.rest)
         except asyncio.CancelledError:
             run.stop()
-            while not seeing_it_through.done():
+            rest = run.rest or asyncio.create_task(self._see_through(token, run))
+            while not rest.done():
                 # Whoever cancels again: nothing ends before the command has.
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait({seeing_it_through})
+                    await asyncio.wait({rest})
             raise
 
     async def close(self) -> None:
@@ -104,6 +110,21 @@ class CommandRunner:
         if self._running:
             await asyncio.wait([run.over for run in self._running.values()])
 
+    def _end_of_whole(self, token: int, run: _Run) -> ProgramEnd | None:
+        """How a command has ended of which nothing is left, as of most; None if something may be.
+
+        It takes no task.
+        """
+        if self._trees.has_strays():
+            return None
+        run.pipes.finish()
+        if not run.pipes.is_drained:
+            return None
+        try:
+            return run.end()
+        finally:
+            self._forget(token, run)
+
     async def _see_through(self, token: int, run: _Run) -> ProgramEnd:
         try:
             await self._until_it_is_to_end(token, run)
@@ -111,15 +132,21 @@ class CommandRunner:
                 await self._ask(token, run)
             await self._kill_rest(token, run)
             run.pipes.finish()
-            return await run.end()
+            await run.pipes.drained()
+            return run.end()
         finally:
-            run.close()
-            self._trees.forget(token)
-            del self._running[token]
-            run.over.set_result(None)
+            self._forget(token, run)
+
+    def _forget(self, token: int, run: _Run) -> None:
+        run.close()
+        self._trees.forget(token)
+        del self._running[token]
+        run.over.set_result(None)
 
     async def _until_it_is_to_end(self, token: int, run: _Run) -> None:
         """Returns when it has exited, or is to end: told to, or past its limit of memory."""
+        if run.is_stopping:
+            return
         if run.memory_bytes is None:
             await run.wakes()
             return
@@ -175,6 +202,8 @@ class _Run:
         """Done when nothing of it is left."""
         self.pipes = Pipes(started.stdout, started.stderr, running.output)
         self.is_stopping = False
+        self.rest: asyncio.Task[ProgramEnd] | None = None
+        """What sees it through if it does not simply exit."""
 
     @property
     def has_exited(self) -> bool:
@@ -189,6 +218,16 @@ class _Run:
     def kill(self) -> None:
         """It is to end at once."""
         self._wake_up()
+
+    async def exits_by_itself(self) -> bool:
+        """Whether it exits before anything else is to be done about it.
+
+        If this is cancelled, `wakes` is as well: then it must be told to stop.
+        """
+        if self.memory_bytes is not None:
+            return False
+        await self._wake
+        return self.has_exited
 
     async def wakes(self, within_s: float | None = None) -> bool:
         """Returns when it has exited, or is to end, or after so long; whether it was in time."""
@@ -209,10 +248,9 @@ class _Run:
         """Returns when it has exited, or after so long."""
         await asyncio.wait({self._exited}, timeout=within_s)
 
-    async def end(self) -> ProgramEnd:
+    def end(self) -> ProgramEnd:
         """How it ended; it has exited."""
-        await self.pipes.drained()
-        _, status, usage = os.wait4(self._pid, 0)  # noqa: ASYNC222
+        _, status, usage = os.wait4(self._pid, 0)
         code = os.waitstatus_to_exitcode(status)
         memory_bytes = max(self._peak_bytes, usage.ru_maxrss * 1024)
         used = Usage(memory_bytes, usage.ru_utime + usage.ru_stime)
@@ -257,7 +295,10 @@ def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _encoded(environ: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+    return {
+        name.encode(_CODING, _ERRORS): value.encode(_CODING, _ERRORS)
+        for name, value in environ.items()
+    }
 
 
 def _found(name: str, path: str) -> str:

@@ -39,7 +39,7 @@ from longshore.executors.host.programs.engine import (
     losses,
     uninterrupted,
 )
-from longshore.executors.host.programs.foreign_files import give_back, open_up
+from longshore.executors.host.programs.foreign_files import give_back, let_read, open_up
 from longshore.executors.host.programs.pulls import Pulls
 from longshore.executors.host.programs.registries import check_registries
 from longshore.executors.host.programs.runner import CannotBegin, RunningProgram
@@ -109,6 +109,8 @@ class ContainerRunner:
         self._stop_signals[token] = image.get("Config", {}).get("StopSignal") or "SIGTERM"
         running.log.step("creating container")
         open_up(running.folder, running.report)
+        if running.secrets is not None:
+            let_read(running.secrets)
         name = name_of(*running.assignment.key)
         self._attended[token] = self._docker.containers.container(name)
         config = config_of(running, self._owner, gpus=self._terms.gpus)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from longshore.executors import scratch
 from longshore.executors.host.programs.report_files import PROGRESS, RESULT
@@ -51,6 +52,13 @@ class Folders(Struct, frozen=True):
     secrets: Path | None = None
     is_spare: bool = False
     """Whether another command can have them, if nothing is left in them."""
+    result: str = ""
+    progress: str = ""
+    """The files by which a program reports. Made once: a spare folder serves many commands."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "result", os.path.join(self.report, RESULT))
+        force_setattr(self, "progress", os.path.join(self.report, PROGRESS))
 
 
 class FolderKeeper:
@@ -140,8 +148,8 @@ def variables(assignment: Assignment, folders: Folders) -> dict[str, str]:
         JOB_VARIABLE: str(assignment.job),
         "LONGSHORE_TOKEN": str(assignment.token),
         "LONGSHORE_ATTEMPT": str(assignment.attempt),
-        "LONGSHORE_RESULT": str(folders.report / RESULT),
-        "LONGSHORE_PROGRESS": str(folders.report / PROGRESS),
+        "LONGSHORE_RESULT": folders.result,
+        "LONGSHORE_PROGRESS": folders.progress,
     }
     if folders.secrets is not None:
         told["LONGSHORE_SECRETS"] = str(folders.secrets)

@@ -1,9 +1,10 @@
 """Files that a container made in the folders of its attempt, as a user who is not the worker's.
 
 Whoever the program runs as may write there: the folders are open to all, and lie in one that only
-the worker can enter. What another user left there, a worker that is not root cannot remove. So the
-engine, which is root, is asked to give the folders back, before the container is removed: it
-unpacks an archive that holds nothing but these folders, with the worker as owner.
+the worker can enter. For the same reason anybody may read the copies of its secrets. What another
+user left there, a worker that is not root cannot remove. So the engine, which is root, is asked to
+give the folders back, before the container is removed: it unpacks an archive that holds nothing but
+these folders, with the worker as owner.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Final
 from aiodocker.containers import DockerContainer
 
 _OPEN: Final = 0o777
+_READABLE: Final = 0o755
+_READABLE_FILE: Final = 0o444
 _DEEPEST: Final = 64
 _MOST_FOLDERS: Final = 100_000
 
@@ -28,6 +31,13 @@ def open_up(*folders: Path) -> None:
     """Lets whoever the program runs as write into these folders."""
     for folder in folders:
         folder.chmod(_OPEN)
+
+
+def let_read(secrets: Path) -> None:
+    """Lets whoever the program runs as read these files."""
+    secrets.chmod(_READABLE)
+    for file in secrets.iterdir():
+        file.chmod(_READABLE_FILE)
 
 
 async def give_back(container: DockerContainer, inside: dict[Path, str]) -> None:

@@ -34,6 +34,11 @@ class Pipes:
                 if not self._read(descriptor):
                     break
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing can come any more."""
+        return not self._open
+
     async def drained(self) -> None:
         """Returns when nothing can come any more, or does not for a while."""
         if self._open:

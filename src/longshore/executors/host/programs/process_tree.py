@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from longshore.executors.left_behind import environment_of
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_READ_BYTES: Final = 64 * 1024
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -43,10 +44,17 @@ def own_children() -> list[int] | None:
     """The children of this process's main thread; None if the system does not tell."""
     own = os.getpid()
     try:
-        with open(f"/proc/{own}/task/{own}/children", "rb") as file:
-            return [int(pid) for pid in file.read().split()]
+        # Without a file object: this is looked at after each command.
+        descriptor = os.open(f"/proc/{own}/task/{own}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        found = b"".join(iter(lambda: os.read(descriptor, _READ_BYTES), b""))
+        return [int(pid) for pid in found.split()]
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def table() -> dict[int, Entry]:

@@ -7,11 +7,11 @@ plain file of bounded size is refused, or ignored if it is only progress.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import stat
 from math import isfinite
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -28,14 +28,16 @@ MAX_RESULT_BYTES: Final = 16 * 1024 * 1024
 """How much of a result is read: whatever is larger is refused, whatever its value is."""
 MAX_PROGRESS_BYTES: Final = 64 * 1024
 MAX_TEXT_BYTES: Final = 4 * 1024
+LOOK_EVERY_S: Final = 0.2
+"""How often progress is looked for."""
 
 _PROGRESS: Final = re.compile(r"\s*([0-9.eE+]+)(?:\s*/\s*([0-9.eE+]+))?(?:\s+(.*))?\s*")
 
 
-def read_result(folder: Path) -> bytes:
-    """The result that a program has left, packed; raises `InvalidInput` if it is none."""
+def read_result(path: str) -> bytes:
+    """The result that a program has left in a file, packed; raises `InvalidInput` if it is none."""
     try:
-        data = _read(folder / RESULT, 0, MAX_RESULT_BYTES + 1)
+        data = _read(path, 0, MAX_RESULT_BYTES + 1)
     except FileNotFoundError:
         return values.NONE
     except OSError as error:
@@ -62,11 +64,21 @@ def _json(data: bytes) -> Any:
 class ProgressFile:
     """Reads what a program appends to its progress file."""
 
-    def __init__(self, folder: Path, log: AttemptLog) -> None:
-        self._path = folder / PROGRESS
+    def __init__(self, path: str, log: AttemptLog) -> None:
+        self._path = path
         self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
         self._read_bytes = 0
         self._rest = b""
+
+    def watch(self) -> None:
+        """Looks now and then, until the end."""
+        self._timer = self._loop.call_later(LOOK_EVERY_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self.look()
+        self.watch()
 
     def look(self) -> None:
         """Tells the newest progress, if there is news."""
@@ -86,6 +98,8 @@ class ProgressFile:
 
     def end(self) -> None:
         """Tells what is left; a last line may have no end."""
+        if self._timer is not None:
+            self._timer.cancel()
         while True:
             before = self._read_bytes
             self.look()
@@ -108,7 +122,7 @@ def _progress(line: bytes) -> Progress | None:
     return Progress(done, total, bounded(found[3] or "", MAX_TEXT_BYTES))
 
 
-def _read(path: Path, begin: int, most: int) -> bytes:
+def _read(path: str, begin: int, most: int) -> bytes:
     """Some bytes of a plain file. A link or a pipe in its place is not followed or waited for."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

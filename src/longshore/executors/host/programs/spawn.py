@@ -13,11 +13,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Final, NamedTuple
 
 _PYTHON_IGNORES: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 Environ = Mapping[bytes, bytes]
+_Actions = list[tuple[int, int, int]]
 
 
 class Started(NamedTuple):
@@ -32,20 +34,13 @@ def start_in_folder(argv: list[str], environ: Environ, folder: str, stdin: str) 
     """Starts a command, for a process without another use for its current folder."""
     out, err = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     try:
-        with _input(stdin) as read_from, _folder(folder):
+        with _input(stdin) as read_from:
             actions = [
                 (os.POSIX_SPAWN_DUP2, read_from, 0),
                 (os.POSIX_SPAWN_DUP2, out[1], 1),
                 (os.POSIX_SPAWN_DUP2, err[1], 2),
             ]
-            pid = os.posix_spawn(
-                argv[0],
-                argv,
-                environ,
-                file_actions=actions,
-                setsid=True,
-                setsigdef=_PYTHON_IGNORES,
-            )
+            pid = _spawned(argv, environ, folder, actions)
     except BaseException:
         os.close(out[0])
         os.close(err[0])
@@ -54,6 +49,25 @@ def start_in_folder(argv: list[str], environ: Environ, folder: str, stdin: str) 
         os.close(out[1])
         os.close(err[1])
     return Started(pid, out[0], err[0])
+
+
+def _spawned(argv: list[str], environ: Environ, folder: str, actions: _Actions) -> int:
+    home = _home()
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise OSError(error.errno, f"its folder: {os.strerror(error.errno or errno.EIO)}") from None
+    try:
+        return os.posix_spawn(
+            argv[0],
+            argv,
+            environ,
+            file_actions=actions,
+            setsid=True,
+            setsigdef=_PYTHON_IGNORES,
+        )
+    finally:
+        os.fchdir(home)
 
 
 def start_beside_others(argv: list[str], environ: Environ, folder: str, stdin: str) -> Started:
@@ -84,32 +98,24 @@ def _home() -> int:
     return os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-@contextlib.contextmanager
-def _folder(path: str) -> Iterator[None]:
-    """Runs the block in a folder."""
-    _home()
-    try:
-        os.chdir(path)
-    except OSError as error:
-        raise OSError(error.errno, f"its folder: {os.strerror(error.errno or errno.EIO)}") from None
-    try:
-        yield
-    finally:
-        os.fchdir(_home())
+@cache
+def _nothing() -> int:
+    """A descriptor from which nothing is read, for all commands without input."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
-@contextlib.contextmanager
-def _input(text: str) -> Iterator[int]:
+def _input(text: str) -> AbstractContextManager[int]:
     """A descriptor from which a text is read."""
-    if not text:
-        descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    else:
-        descriptor = os.memfd_create("stdin")
+    return _memory(text) if text else contextlib.nullcontext(_nothing())
+
+
+@contextlib.contextmanager
+def _memory(text: str) -> Iterator[int]:
+    descriptor = os.memfd_create("stdin")
     try:
-        if text:
-            with os.fdopen(os.dup(descriptor), "wb") as file:
-                file.write(text.encode("utf-8", "surrogateescape"))
-            os.lseek(descriptor, 0, os.SEEK_SET)
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+        os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
     finally:
         os.close(descriptor)
