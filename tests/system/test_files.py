@@ -114,6 +114,21 @@ def test_versions_are_listed_compared_and_removed(dock: Dock, tmp_path: Path) ->
     assert dock.filesets("gc", "--dry-run")["removed"] == 0
 
 
+def test_old_versions_of_all_filesets_are_removed(dock: Dock, tmp_path: Path) -> None:
+    data = fill(tmp_path / "data", 1, 10)
+    for name in ("a", "a", "b", "c", "c", "c"):
+        (data / "00000.bin").write_bytes(os.urandom(9))
+        dock.filesets("push", name, str(data))
+    gc = ("gc", "--versions", "--keep", "1")
+    assert dock.filesets(*gc, "--older", "1h")["removed"] == []
+    assert dock.filesets(*gc, "--dry-run")["removed"] == ["a@1", "c@2", "c@1"]
+    assert dock.filesets(*gc) == {"removed": ["a@1", "c@2", "c@1"], "left": [], "dry_run": False}
+    assert dock.filesets(*gc, "--dry-run")["removed"] == []
+    assert [one["versions"] for one in dock.filesets("ls")["filesets"]] == [1, 1, 1]
+    assert "--keep" in dock.filesets("gc", "--versions", code=2)
+    assert "--versions" in dock.filesets("gc", "--keep", "1", code=2)
+
+
 def test_a_pull_never_writes_over_what_is_there(dock: Dock, tmp_path: Path) -> None:
     data = fill(tmp_path / "data", 1, 10)
     dock.filesets("push", "data", str(data))

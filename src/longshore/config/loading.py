@@ -83,6 +83,8 @@ _MAY_BE_ZERO: Final = frozenset(
         "http_drain_s",
         "transfer_bytes_per_s",
         "archive_logs_s",
+        "versions_keep",
+        "versions_older_s",
     }
 )
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {

@@ -237,6 +237,12 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     blob_doomed_s: float = 3600.0
     """How long after that its bytes are kept, for those who are reading them."""
 
+    versions_keep: int = 0
+    """How many versions of each fileset stay when dispatchers remove old ones; 0 removes none."""
+
+    versions_older_s: float = 30 * 86_400.0
+    """Only versions that are so old are removed by that."""
+
     max_group_jobs: int = 100_000
     """How many jobs a group may have."""
 

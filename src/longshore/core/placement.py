@@ -1,5 +1,8 @@
 """Which worker gets the next job: of those that serve its lane, the one with most free slots.
 
+Jobs that take resources are packed: the worker with least room on which one fits is filled first.
+What is free then lies together, and a large job finds it.
+
 Workers with the same kinds, queues and target share a `Profile`. So the dispatcher computes once
 per lane, not at every claim, which workers serve it. For each profile and pool one `Claim` goes to
 the store. The store claims for all workers of the profile at once, best job first, and fills their
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from heapq import heapify, heapreplace
+from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -95,12 +99,17 @@ class Profile:
 
 
 def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:
-    """The free slots in the order to fill them: most free first, then fewest given."""
+    """The free slots in the order to fill them: most free first, or least room, if that is told.
+
+    Then fewest given.
+    """
     return [free[index].slot for index in workers_in_order(free, most)]
 
 
 def workers_in_order(free: Sequence[FreeWorker], most: int) -> list[int]:
     """The places of the workers whose slots `slots_in_order` has, slot by slot."""
+    if free and free[0].room is not None:
+        return _packed(free, most)
     heap = [(-one.free, one.given, index) for index, one in enumerate(free)]
     heapify(heap)
     order: list[int] = []
@@ -111,6 +120,13 @@ def workers_in_order(free: Sequence[FreeWorker], most: int) -> list[int]:
         order.append(index)
         heapreplace(heap, (left + 1, given + 1, index))
     return order
+
+
+def _packed(free: Sequence[FreeWorker], most: int) -> list[int]:
+    """The fullest worker first, until nothing more fits there."""
+    fullest = sorted((one.room or 0.0, one.given, place) for place, one in enumerate(free))
+    slots = (place for _, _, place in fullest for _ in range(free[place].free))
+    return list(islice(slots, max(0, most)))
 
 
 def kept_slots(last: Sequence[UUID | None], slots: Sequence[SessionKey]) -> list[SessionKey]:
@@ -213,7 +229,7 @@ def without(free: Sequence[FreeWorker], taken: Sequence[SessionKey]) -> list[Fre
     # By identity: to hash a UUID takes long, and there may be a thousand slots.
     counts = Counter(map(id, taken))
     return [
-        FreeWorker(one.slot, left, one.given)
+        FreeWorker(one.slot, left, one.given, one.room)
         for one in free
         if (left := one.free - counts[id(one.slot)]) > 0
     ]

@@ -127,6 +127,11 @@ def how_many(free: Amounts, needed: Amounts) -> int:
     return max(0, int(least + 1e-9))
 
 
+def free_share(free: Amounts, total: Amounts) -> float:
+    """How much of a machine is free: the sum of the parts of all that it has."""
+    return sum(free.get(name, 0.0) / amount for name, amount in total.items() if amount > 0)
+
+
 def has(total: Amounts, shape: str) -> bool:
     """Whether a job of this shape fits on a machine with nothing else on it."""
     return not shape or how_many(total, amounts_of(shape)) > 0

@@ -36,13 +36,15 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from msgspec import structs
+
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.files_at_hand import FilesSent, nearest
 from longshore.core.lane_estimates import LaneEstimates
 from longshore.core.lanes import lane_of
 from longshore.core.placement import Profile, placed, without
 from longshore.core.reservations import Reservations
-from longshore.core.resources import amounts_of, how_many
+from longshore.core.resources import amounts_of, free_share, how_many
 from longshore.model.batch import Batch, BatchResult
 from longshore.model.ends import WITH_OUTBOX
 from longshore.model.job import Submission, Verdict
@@ -432,7 +434,7 @@ class Scheduler:
         def fits(one: SessionSlots, pool: str) -> int:
             return min(one.open_slots.get(pool, 0), how_many(one.free_resources, needed))
 
-        free = self._free(allowed, pool, fits)
+        free = [_with_room(one, members[one.slot]) for one in self._free(allowed, pool, fits)]
         if not free:
             open = [(k, one) for k, one in members.items() if one.open_slots]
             best = max(open, key=lambda two: _nearness(two[1], needed), default=None)
@@ -460,6 +462,11 @@ class Scheduler:
 
 def _key_of(one: SessionSlots) -> SessionKey:
     return SessionKey(one.info.id, one.number)
+
+
+def _with_room(free: FreeWorker, one: SessionSlots) -> FreeWorker:
+    """Free slots for jobs that take resources: these are packed."""
+    return structs.replace(free, room=free_share(one.free_resources, one.info.resources))
 
 
 def _nearness(one: SessionSlots, needed: Mapping[str, float]) -> float:

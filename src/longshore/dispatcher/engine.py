@@ -205,7 +205,7 @@ class Dispatcher:
             Every(settings.run_times_s, self._peaks.write),
             Every(settings.poll_s, self._fair_uses.tell),
             Every(settings.web_poll_s, partial(read_back_proxied, here, roster, self._full)),
-            Every(settings.filesets_gc_s, partial(collect_files, store, settings)),
+            Every(settings.filesets_gc_s, partial(collect_files, store, settings, here.clock.utc)),
             Every(settings.heartbeat_s, Heartbeats(here, roster).write),
             WhenRung(alarms.due, settings.promote_s, promoting),
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),

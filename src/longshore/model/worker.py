@@ -338,11 +338,15 @@ class SessionKey(Struct, frozen=True, gc=False):
 
 
 class FreeWorker(Struct, frozen=True):
-    """A session with free slots. `given` counts the attempts it ever got."""
+    """A session with free slots. `given` counts the attempts it ever got.
+
+    If jobs take resources, `room` is how much of these is free: the fullest worker comes first.
+    """
 
     slot: SessionKey
     free: int
     given: int
+    room: float | None = None
 
 
 class OpenSlots(Struct, frozen=True):

@@ -97,7 +97,11 @@ class FileStore(Protocol):
         """One version, or the newest."""
 
     async def remove_versions(self, fileset: str, versions: Sequence[int]) -> Sequence[int]:
-        """Removes versions, except those that a live job has as its input; answers which."""
+        """Removes versions; answers which.
+
+        Those stay that a live job has as its input, or that a job of a live group has made: jobs
+        after it may still ask for them.
+        """
 
     async def blob_generations(
         self, blobs: Sequence[bytes], reader: Holder | None = None

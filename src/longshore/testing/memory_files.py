@@ -182,10 +182,17 @@ class MemoryFiles(MemoryReads):
             and row.state not in TERMINAL
         }
         known = self._files.versions
-        gone = [one for one in sorted(set(versions)) if (fileset, one) in known.keys() - read]
+        free = {key for key in known.keys() - read if not self._is_of_live_group(known[key].job)}
+        gone = [one for one in sorted(set(versions)) if (fileset, one) in free]
         for version in gone:
             del known[fileset, version]
         return gone
+
+    def _is_of_live_group(self, maker: UUID | None) -> bool:
+        row = None if maker is None else self._jobs.get(maker)
+        if row is None or row.node is None:
+            return False
+        return self._groups[row.node.group].ended_at is None
 
     async def blob_generations(
         self, blobs: Sequence[bytes], reader: Holder | None = None

@@ -60,7 +60,7 @@ class ShowVersionOfJob(Numbered, frozen=True):
 
 
 class RemoveVersions(Numbered, frozen=True):
-    """Remove versions, except those that a live job has as its input; answers which."""
+    """Remove versions, except those that live jobs or groups may need; answers which."""
 
     id: UUID
     fileset: str

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from longshore.core.lanes import body_hash, lane_of, serves
-from longshore.core.placement import Profile, kept_slots, slots_in_order
+from longshore.core.placement import Profile, kept_slots, placed, slots_in_order, without
 from longshore.model.job import Submission
 from longshore.model.worker import FreeWorker, KindInfo, Pool, SessionKey, WorkerInfo
 
@@ -93,3 +93,22 @@ def test_a_turn_keeps_its_worker_as_long_as_that_has_slots() -> None:
     assert kept_slots([None, B, C, A], [a, b, b, a]) == [b, b, a, a]
     assert kept_slots([None, None], [b, a]) == [b, a]
     assert kept_slots([], [a]) == []
+
+
+def test_jobs_that_take_resources_fill_the_fullest_worker_first() -> None:
+    workers = [
+        FreeWorker(SessionKey(A, 1), 3, 0, room=1.0),
+        FreeWorker(SessionKey(B, 1), 2, 9, room=0.5),
+        FreeWorker(SessionKey(C, 1), 3, 1, room=1.0),
+    ]
+    assert [slot.worker for slot in slots_in_order(workers, 6)] == [B, B, A, A, A, C]
+    assert slots_in_order(workers, 0) == []
+    left = without(workers, slots_in_order(workers, 4))
+    assert [slot.worker for slot in slots_in_order(left, 9)] == [A, C, C, C]
+
+
+def test_a_job_that_takes_resources_goes_where_its_files_are_all_the_same() -> None:
+    workers = [
+        FreeWorker(SessionKey(one, 1), 2, 0, room=room) for one, room in ((A, 2.0), (B, 1.0))
+    ]
+    assert [slot.worker for slot in placed([A, None, A], workers)] == [A, B, A]

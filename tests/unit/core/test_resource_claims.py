@@ -132,3 +132,41 @@ def test_a_reservation_ends_with_its_session() -> None:
     scheduler.left(near)
     scheduler.joined(near)
     assert any(scheduler.plan([], now=RESERVE_S + 3).claims for _ in range(2))
+
+
+def workers_of(plan: Plan) -> list[object]:
+    return [slot.worker for claim in plan.claims for slot in claim.slots]
+
+
+def test_small_jobs_leave_a_worker_empty_for_a_large_one() -> None:
+    """Spread over both workers, they would keep the large job waiting for either of them."""
+    used, empty = a_worker(cpu=4, taken="cpu=1"), a_worker(cpu=4)
+    scheduler = a_scheduler(empty, used, lanes=(SMALL, LARGE))
+    scheduler.lanes.claimed(scheduler.plan([]).claims, {})
+    scheduler.lanes.claimed(scheduler.plan([]).claims, {})
+    scheduler.lanes.add_ready({SMALL.hash: 3})
+    assert workers_of(scheduler.plan([])) == [used.info.id] * 3
+    used.taken = "cpu=4"
+    scheduler.lanes.claimed([], {SMALL.hash: 3})
+    scheduler.lanes.add_ready({LARGE.hash: 1})
+    assert workers_of(scheduler.plan([])) == [empty.info.id]
+
+
+def test_jobs_that_need_one_resource_go_where_others_are_taken_too() -> None:
+    """A job that needs CPU alone does not take it from a worker whose device is free."""
+    kinds, total = {"train": KindInfo()}, {"cpu": 4.0, "gpu": 1.0}
+    terms = {"kinds": kinds, "pools": {Pool.COROUTINE: 9}, "resources": total}
+    free, used = (Worker(WorkerInfo(id=new_id(), **terms), taken=t) for t in ("", "gpu=1"))
+    scheduler = a_scheduler(free, used, lanes=(SMALL,))
+    scheduler.lanes.claimed(scheduler.plan([]).claims, {})
+    scheduler.lanes.add_ready({SMALL.hash: 1})
+    assert workers_of(scheduler.plan([])) == [used.info.id]
+
+
+def test_jobs_without_resources_go_to_the_worker_with_most_free_slots() -> None:
+    used, empty = a_worker(cpu=4, taken="cpu=1"), a_worker(cpu=4)
+    used.busy = 1
+    scheduler = a_scheduler(used, empty, lanes=(PLAIN,))
+    scheduler.lanes.claimed(scheduler.plan([]).claims, {})
+    scheduler.lanes.add_ready({PLAIN.hash: 1})
+    assert workers_of(scheduler.plan([])) == [empty.info.id]

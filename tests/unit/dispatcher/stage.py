@@ -93,6 +93,7 @@ class StagedWorker:
         slots: int,
         addresses: list[str],
         settings: WorkerSettings = SETTINGS,
+        resources: dict[str, float] | None = None,
     ) -> None:
         self.executors: dict[str, ScriptedExecutor] = {}
 
@@ -109,7 +110,7 @@ class StagedWorker:
 
         self.joined = asyncio.Event()
         self.worker = Worker(
-            Identity(name=name, host="stage", pid=1, process=name),
+            Identity(name=name, host="stage", pid=1, process=name, resources=resources or {}),
             settings,
             addresses,
             connect=stage.network.connect,
@@ -222,9 +223,10 @@ class Stage:
         slots: int = 10,
         to: str = "d1",
         settings: WorkerSettings = SETTINGS,
+        resources: dict[str, float] | None = None,
     ) -> StagedWorker:
         addresses = [f"{one}/workers" for one in to.split(",")]
-        worker = StagedWorker(self, name, slots, addresses, settings)
+        worker = StagedWorker(self, name, slots, addresses, settings, resources)
         self._workers.append(worker)
         await worker.joined.wait()
         return worker

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
 from longshore.config import DispatcherSettings
 from longshore.core.admission import FreeSlots, Patience
-from longshore.core.scheduler import Plan, Scheduler
+from longshore.core.scheduler import NO_INPUTS, Plan, Scheduler
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreUnavailable
@@ -17,7 +17,7 @@ from longshore.model.actor import Message, Sent
 from longshore.model.ends import Succeeded
 from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
-from longshore.model.worker import Claim, SessionKey
+from longshore.model.worker import Claim, FileKey, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import VirtualClock
@@ -78,7 +78,12 @@ class Scripted(Scheduler):
         return self._scripted[0]()
 
     def plan(
-        self, submits: Sequence[Submission], *, has_ends: bool = False, now: float = 0.0
+        self,
+        submits: Sequence[Submission],
+        *,
+        has_ends: bool = False,
+        now: float = 0.0,
+        inputs: Mapping[int, Sequence[FileKey]] = NO_INPUTS,
     ) -> Plan:
         made = self._scripted[1](submits)
         if submits:

@@ -362,6 +362,34 @@ def test_what_nothing_needs_is_doomed_in_time_and_its_bytes_go_later() -> None:
     tell(story)
 
 
+def test_old_versions_go_in_time_if_that_is_set() -> None:
+    async def story(stage: Stage) -> None:
+        terms = {"versions_keep": 1, "versions_older_s": UNUSED_S, "filesets_gc_s": LOOK_S}
+        await stage.dispatcher(**terms)
+        async with connection(stage) as client:
+            for text in ("one", "two"):
+                await pushed(client, a_folder(text))
+            await asyncio.sleep(2 * LOOK_S)
+            assert len(await client.files.versions(FILESET)) == 2, "they are not so old"
+            await asyncio.sleep(UNUSED_S)
+            [left] = await client.files.versions(FILESET)
+            assert left.version == 2
+
+    tell(story)
+
+
+def test_versions_stay_unless_that_is_set() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(versions_older_s=0.0, filesets_gc_s=LOOK_S)
+        async with connection(stage) as client:
+            for text in ("one", "two"):
+                await pushed(client, a_folder(text))
+            await asyncio.sleep(UNUSED_S)
+            assert len(await client.files.versions(FILESET)) == 2
+
+    tell(story)
+
+
 def test_rights_of_tokens() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 from rich.text import Text
 
-from longshore.cli.options import Whole, client_options, examples
+from longshore.cli.options import Whole, client_options, duration, examples
 from longshore.cli.view.filesets import (
     changes_table,
     files_table,
@@ -20,6 +21,7 @@ from longshore.cli.view.filesets import (
 )
 from longshore.cli.view.show import View, print_answer, print_json, print_view, time
 from longshore.core.text import size_words
+from longshore.core.version_retention import Known, old_versions
 from longshore.errors import InvalidInput, LongshoreError, NotFound, WrongState
 from longshore.files import documents as d
 
@@ -30,6 +32,8 @@ T = TypeVar("T")
 
 _REF: Final = re.compile(r"(?P<name>[^@]+)(?:@(?P<version>\d{1,15}|latest))?")
 _PAGE: Final = 1_000
+_ALL: Final = 1_000_000
+_NEEDED: Final = "jobs or groups that have not ended need them"
 
 Changes = list[tuple[str, str, int | None, int | None]]
 
@@ -309,9 +313,10 @@ def remove_versions(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Remove versions, except those that a live job has as its input.
+    """Remove versions, except those that live jobs or groups may need.
 
-    With --keep it says which versions it left for that reason.
+    A live job needs its inputs, a live group what its jobs have made. With --keep it says which
+    versions it left for that reason.
 
     Their bytes go later, when no version needs them: see `longshore filesets gc`.
     """
@@ -322,7 +327,7 @@ def remove_versions(
     if gone.removed or gone.left or not gone.refused:
         words = f"removed {', '.join(gone.removed)}" if gone.removed else "removed nothing"
         if gone.left:
-            words += f"; left {', '.join(gone.left)}: jobs that have not ended have them as inputs"
+            words += f"; left {', '.join(gone.left)}: {_NEEDED}"
         print_answer(as_json, {"removed": gone.removed, "left": gone.left}, words)
     if gone.refused:
         raise gone.refused[0]
@@ -362,28 +367,86 @@ async def _why_not_removed(files: Files, name: str, number: int) -> LongshoreErr
     except NotFound as error:
         return error
     return WrongState(
-        f"{name}@{number} is the input of a job that has not ended; remove it when that has ended"
+        f"{name}@{number} is the input of a job that has not ended, or a job of a group that has "
+        "not ended made it; remove it when that has ended"
     )
 
 
 async def _older(files: Files, name: str, keep: int) -> list[int]:
     """The versions of a fileset but the newest ones."""
-    return [one.version for one in (await _versions(files, name, 1_000_000))[keep:]]
+    return [one.version for one in (await _versions(files, name, _ALL))[keep:]]
 
 
 @filesets.command(
-    name="gc", epilog=examples("longshore filesets gc --dry-run", "longshore filesets gc")
+    name="gc",
+    epilog=examples(
+        "longshore filesets gc --dry-run",
+        "longshore filesets gc",
+        "longshore filesets gc --versions --keep 3 --older 30d --dry-run",
+    ),
 )
-@click.option("--dry-run", is_flag=True, help="Remove nothing; count what nothing needs.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; say what would go.")
+@click.option("--versions", is_flag=True, help="Remove old versions of all filesets instead.")
+@click.option("--keep", type=Whole(1), metavar="N", help="How many versions of each stay.")
+@click.option(
+    "--older",
+    metavar="AGE",
+    callback=lambda context, parameter, text: text and duration(text),
+    help="Only versions that are so old, like 30d.",
+)
 @client_options
-def collect_blobs(context: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Remove the bytes of files that no version needs.
+def collect_blobs(
+    context: click.Context,
+    /,
+    dry_run: bool,
+    versions: bool,
+    keep: int | None,
+    older: float | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Remove the bytes of files that no version needs, or versions that nobody needs.
 
-    Dispatchers do that by themselves. What was stored or used within `blob_unused_s` stays, and
-    what is to be removed waits for `blob_doomed_s` before its bytes go.
+    Dispatchers remove bytes by themselves. What was stored or used within `blob_unused_s` stays,
+    and what is to be removed waits for `blob_doomed_s` before its bytes go.
+
+    With --versions it removes all but the newest N of each fileset. The newest that is not partial
+    stays, and so do those that live jobs have as inputs, or that jobs of live groups have made.
+    Dispatchers do that by themselves if `versions_keep` is set.
     """
+    if versions != (keep is not None) or (older is not None and not versions):
+        raise InvalidInput("--versions needs --keep N, and --keep and --older need --versions")
+    if keep is not None:
+        gone = _ask(context, lambda files: _remove_old(files, keep, older or 0.0, dry_run))
+        document = {"removed": gone.removed, "left": gone.left, "dry_run": dry_run}
+        print_answer(as_json, document, _removal_words(gone, dry_run))
+        return
     unused = _ask(context, lambda files: files.client.collect(dry_run=dry_run))
     words = f"{_many(unused.blobs, 'blob')}, {size_words(unused.total_bytes)}, that nothing needs"
     if not dry_run:
         words += f"; removed {_many(unused.removed, 'blob')} now"
     print_answer(as_json, unused, words)
+
+
+async def _remove_old(files: Files, keep: int, older_s: float, dry_run: bool) -> _Removal:
+    """Removes the old versions of all filesets; with `dry_run` it only finds them."""
+    gone, now = _Removal([], [], []), datetime.now(UTC)
+    for fileset in await _filesets(files, _ALL):
+        if fileset.versions <= keep:
+            continue
+        name = fileset.latest.fileset
+        shown = await _versions(files, name, _ALL)
+        known = [Known(v.version, v.partial, (now - v.created_at).total_seconds()) for v in shown]
+        for number in old_versions(known, keep, older_s):
+            is_gone = dry_run or (await files.client.remove(name, number)).removed
+            (gone.removed if is_gone else gone.left).append(f"{name}@{number}")
+    return gone
+
+
+def _removal_words(gone: _Removal, dry_run: bool) -> str:
+    if not gone.removed and not gone.left:
+        return "there are no such versions"
+    if dry_run:
+        return f"would remove {', '.join(gone.removed)}, except those that somebody needs"
+    words = f"removed {', '.join(gone.removed)}" if gone.removed else "removed nothing"
+    return f"{words}; left {', '.join(gone.left)}: {_NEEDED}" if gone.left else words

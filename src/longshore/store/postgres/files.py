@@ -197,7 +197,7 @@ class PostgresFiles(PostgresCheckpoints):
         return _first(await self._reading.fetch(sql.ONE_VERSION, clean(fileset), version))
 
     async def remove_versions(self, fileset: str, versions: Sequence[int]) -> list[int]:
-        """Removes versions, except those that a live job has as its input; answers which."""
+        """Removes versions, except those that live jobs or groups may need; answers which."""
         wanted = sorted({version for version in versions if version in INT64})
 
         async def work(tx: Transaction) -> list[int]:

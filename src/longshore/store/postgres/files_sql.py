@@ -152,6 +152,9 @@ WHERE v.fileset = $1 AND v.version = ANY ($2::bigint[]) AND NOT EXISTS (
     SELECT FROM longshore.job_input AS i JOIN longshore.job AS j ON j.id = i.job
     WHERE i.fileset = v.fileset AND i.version = v.version
         AND j.round = i.round AND j.state < {ENDED}
+) AND NOT EXISTS (
+    SELECT FROM longshore.job AS m JOIN longshore.job_group AS g ON g.id = m.group_id
+    WHERE m.id = v.maker AND v.round > 0 AND g.ended_at IS NULL
 )
 RETURNING v.version, v.manifest
 """

@@ -260,7 +260,7 @@ def version_of(tx: Snapshot, fileset: str, version: int | None) -> FilesetVersio
 
 
 def remove_versions(tx: Transaction, fileset: str, wanted: Sequence[int]) -> list[int]:
-    """Removes versions, except those that a live job has as its input; answers which."""
+    """Removes versions, except those that live jobs or groups may need; answers which."""
     gone = []
     for version in sorted({one for one in wanted if one in INT64}):
         row = tx.execute(
@@ -269,6 +269,9 @@ def remove_versions(tx: Transaction, fileset: str, wanted: Sequence[int]) -> lis
                 SELECT 1 FROM job_input AS i JOIN job AS j ON j.id = i.job
                 WHERE i.fileset = v.fileset AND i.version = v.version
                     AND j.round = i.round AND j.ended_at IS NULL
+            ) AND NOT EXISTS (
+                SELECT 1 FROM job AS m JOIN job_group AS g ON g.number = m.group_id
+                WHERE m.id = v.maker AND v.round > 0 AND g.ended_at IS NULL
             ) RETURNING manifest""",
             (clean(fileset), version),
         ).fetchone()
