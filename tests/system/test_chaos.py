@@ -14,6 +14,7 @@ from uuid import UUID
 import psutil
 import pytest
 
+from longshore.testing.chaos.app import AT_ONCE
 from longshore.testing.chaos.checker import judge
 from longshore.testing.chaos.fleet import Fleet, Sizes
 from longshore.testing.chaos.history import BODIES_VARIABLE
@@ -49,6 +50,25 @@ def test_a_short_run_on_a_postgres_of_its_own_keeps_all_promises(tmp_path: Path)
     assert len(verdict["recoveries"]) >= 3
     assert "<svg" in (tmp_path / "seed-42" / "report.html").read_text()
     assert not left_of(tmp_path)
+
+
+@pytest.mark.timeout(PATIENCE_S)
+def test_limits_hold_in_a_storm_in_which_their_keys_are_full(tmp_path: Path) -> None:
+    """Without a key that is full, a run would say nothing of limits."""
+    wanted = Wanted(
+        folder=tmp_path / "run",
+        seed=7,
+        seconds=8,
+        sizes=Sizes(dispatchers=2, workers=2, gateways=0, plain=0, web=0, clients=2),
+        rate=25,
+        every_s=1.5,
+        sorts=("limited",),
+    )
+    verdict = judge(run(wanted, lambda words: None).events)
+    assert verdict.broken == ()
+    assert verdict.accepted == verdict.finished > 20
+    assert len(verdict.recoveries) >= 2
+    assert verdict.at_once == {"tank=north": AT_ONCE, "tank=south": AT_ONCE}
 
 
 @pytest.mark.timeout(PATIENCE_S)

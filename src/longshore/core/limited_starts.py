@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from longshore.core.gcra import Passed, free_units, pass_units
 from longshore.core.key_limits import Bounds, bounds_of
 from longshore.model.job import Options
-from longshore.model.limits import JobLimit, LimitRule
+from longshore.model.limits import JobLimit, LimitRule, Rate
 
 MOST_WOKEN: Final = 1000
 """How many jobs at most go back before claims at once, of each lane behind a key."""
@@ -121,8 +121,13 @@ class Starts:
         if bounds.concurrency is not None:
             most = min(most, bounds.concurrency - state.running)
         if bounds.rate is not None:
-            most = min(most, free_units(bounds.rate, state.even_at, self._now) // limit.units)
+            most = min(most, self._free(bounds.rate, limit))
         return max(0, most)
+
+    def _free(self, rate: Rate, limit: JobLimit) -> int:
+        """How many such jobs the rate lets begin now."""
+        even_at = self._keys[limit.key].even_at
+        return free_units(rate, even_at, self._now, limit.units) // limit.units
 
     def closed(self, keys: Iterable[str]) -> Closed | None:
         """Whether one of these keys lets no job begin that takes one unit; None if all let one."""

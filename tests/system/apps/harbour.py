@@ -54,6 +54,15 @@ async def hold(started: str, until: str) -> str:
 
 
 @app.job
+async def moor(noted: str, ship: str, until: str) -> None:
+    """Notes its begin, and its end once a file has appeared."""
+    note(noted, f"began {ship}")
+    while not Path(until).exists():
+        await asyncio.sleep(0.01)
+    note(noted, f"ended {ship}")
+
+
+@app.job
 async def task(ran: str, key: str, seconds: float, fails: bool) -> str:
     """A task of a workflow: notes its begin and its end, and then fails or not."""
     note(ran, f"began {key}")

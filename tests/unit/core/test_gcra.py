@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.core.gcra import Passed, Wait, free_units, pass_units
+from longshore.core.gcra import SLACK_US, Passed, Wait, free_units, pass_units
 from longshore.model.limits import Rate
 
 RATES = st.builds(
@@ -70,3 +70,27 @@ def test_so_many_units_as_are_free_begin_one_by_one(rate: Rate, used: int) -> No
         found = pass_units(rate, 1, even_at, now)
         assert isinstance(found, Passed)
         even_at = found.even_at
+
+
+@given(RATES, ARRIVALS, st.integers(2, 10**12), st.integers(1, 5))
+def test_a_clock_that_goes_back_wedges_no_key_and_lets_one_job_more_begin(
+    rate: Rate, arrivals: list[tuple[int, int]], back: int, units: int
+) -> None:
+    now, even_at = 10**13, 0
+    for after, some in arrivals:
+        now += after
+        if isinstance(found := pass_units(rate, some, even_at, now), Passed):
+            even_at = found.even_at
+    now -= back
+    full = pass_units(rate, rate.burst, even_at, now)
+    again = pass_units(rate, min(units, rate.burst), even_at, now)
+    burst_us = rate.burst * rate.per_s * 1e6 / rate.units
+    if even_at > now + burst_us + SLACK_US + 10:
+        assert isinstance(again, Passed), "the kept time cannot be"
+        assert again.even_at <= now + burst_us + rate.burst + 1
+        later = pass_units(rate, min(units, rate.burst), again.even_at, now)
+        assert isinstance(later, Wait) or rate.burst >= 2 * units
+        assert free_units(rate, even_at, now, min(units, rate.burst)) >= min(units, rate.burst)
+    elif isinstance(full, Wait):
+        assert full.until is not None
+        assert full.until - now <= burst_us + SLACK_US + rate.burst + 10

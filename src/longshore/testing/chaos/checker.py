@@ -50,6 +50,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Submitted, and never heard to be accepted: they may exist or not."""
     finished: int
     bodies: int
+    at_once: dict[str, int]
+    """For each key of a limit, how many bodies ran at once at most."""
     repeated: int
     """Jobs that were not told to fail and whose body began more than once."""
     most_repeated: int
@@ -92,6 +94,7 @@ def judge(events: Iterable[AnyEvent]) -> Verdict:
         unheard=sum(job.called is not None and job.accepted is None for job in facts.jobs.values()),
         finished=sum(job.found is not None for job in facts.jobs.values() if job.accepted),
         bodies=len(facts.bodies),
+        at_once=overlaps.fullest(facts),
         repeated=len(repeats),
         most_repeated=max(repeats, default=0),
         messages=sum(facts.sent.values()),

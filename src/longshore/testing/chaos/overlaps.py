@@ -56,6 +56,19 @@ def explained(facts: Facts) -> list[Explained]:
 
 def crowds(facts: Facts) -> Iterator[tuple[str, list[Body]]]:
     """Where more bodies of a key ran at once than may; one for each body that was too many."""
+    return ((key, crowd) for key, crowd in _side_by_side(facts) if len(crowd) > AT_ONCE)
+
+
+def fullest(facts: Facts) -> dict[str, int]:
+    """For each key of a limit, how many bodies of it ran at once at most."""
+    most: dict[str, int] = {}
+    for key, crowd in _side_by_side(facts):
+        most[key] = max(most.get(key, 0), len(crowd))
+    return most
+
+
+def _side_by_side(facts: Facts) -> Iterator[tuple[str, list[Body]]]:
+    """Whenever a body of a key began, the bodies of that key that ran then."""
     by_key: dict[str, list[Body]] = defaultdict(list)
     for body in facts.bodies.values():
         for key in body.keys:
@@ -65,8 +78,7 @@ def crowds(facts: Facts) -> Iterator[tuple[str, list[Body]]]:
         for body in sorted(bodies, key=lambda one: one.began):
             running = [one for one in running if one.last > body.began]
             running.append(body)
-            if len(running) > AT_ONCE:
-                yield key, list(running)
+            yield key, list(running)
 
 
 def explanation(facts: Facts, body: Body) -> str:

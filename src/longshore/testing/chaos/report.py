@@ -11,6 +11,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
+from longshore.testing.chaos.app import AT_ONCE
 from longshore.testing.chaos.checker import Recovery, Verdict
 from longshore.testing.chaos.rules import RULES
 
@@ -88,6 +89,9 @@ def notes(report: Report) -> Iterator[str]:
         f"{verdict.repeated} jobs had their body run more than once (at most "
         f"{verdict.most_repeated} times): allowed, a worker died or was cut off before it reported"
     )
+    if verdict.at_once:
+        keys = ", ".join(f"{key} {most}" for key, most in sorted(verdict.at_once.items()))
+        yield f"limits let {AT_ONCE} jobs of a key run at once; so many did at most: {keys}"
     if verdict.unheard:
         yield f"{verdict.unheard} jobs were submitted and nobody heard that they were accepted"
     for why, many in Counter(reason_of(e.why) for e in verdict.explained).most_common(MOST_REASONS):

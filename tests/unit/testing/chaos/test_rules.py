@@ -296,3 +296,9 @@ def test_a_frozen_body_does_not_count_for_its_limit() -> None:
     verdict = judged(good() + limited("worker-1.1", "worker-2.1", "worker-3.1") + frozen)
     assert verdict.broken == ()
     assert [one.subject for one in verdict.explained] == ["tank=north"]
+
+
+def test_a_verdict_says_how_full_keys_were() -> None:
+    """Otherwise a run whose limits were never reached would look as good."""
+    assert judged(good() + limited("worker-1.1", "worker-2.1")).at_once["tank=north"] == 2
+    assert judged(good() + limited("worker-1.1")).at_once["tank=north"] == 1
