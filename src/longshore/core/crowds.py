@@ -79,7 +79,10 @@ def crowd_of(kind: str, options: Options) -> str | None:
 
 def limit_with_full(limits: Iterable[JobLimit]) -> JobLimit | None:
     """The limit of a job that says what to do when its key is full; there is at most one."""
-    return next((one for one in limits if one.full is not Full.WAIT), None)
+    for one in limits:
+        if one.full is not Full.WAIT:
+            return one
+    return None
 
 
 def settle(

@@ -160,7 +160,7 @@ def matches(pattern: str, key: str) -> bool:
 def rule_for(key: str, rules: Iterable[LimitRule]) -> LimitRule | None:
     """The most specific rule that limits a key: the key itself, or else the longest pattern."""
     found = [rule for rule in rules if _limits(rule) and matches(rule.pattern, key)]
-    return max(found, key=specific, default=None)
+    return max(found, key=specific) if found else None
 
 
 def _limits(rule: LimitRule) -> bool:

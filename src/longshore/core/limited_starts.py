@@ -88,10 +88,11 @@ class Starts:
         self, limits: Sequence[JobLimit], of_lane: Sequence[str] = ()
     ) -> Start | Behind | NotNow:
         """What becomes of a job with these limits, in a lane that counts for these keys too."""
-        slots: list[tuple[str, int]] = []
+        implied: Sequence[JobLimit] = ()
+        if of_lane:
+            named = {limit.key for limit in limits}
+            implied = [JobLimit(key) for key in of_lane if key not in named]
         passed: dict[str, int] = {}
-        named = {limit.key for limit in limits} if of_lane else set()
-        implied = [JobLimit(key) for key in of_lane if key not in named]
         for limit in (*implied, *limits):
             state = self._keys.get(limit.key)
             if state is None:
@@ -104,15 +105,12 @@ class Starts:
                 if not isinstance(found, Passed):
                     return Behind(limit.key, found.until)
                 passed[limit.key] = found.even_at
-        for limit in limits:
-            slots.append((limit.key, self._first_free(limit.key)))
-            self._keys[limit.key].slots.add(slots[-1][1])
         for limit in implied:
             self._keys[limit.key].others += 1
         for key, even_at in passed.items():
             self._keys[key].even_at = even_at
         self.passed |= passed
-        return Start(tuple(slots))
+        return Start(tuple((limit.key, self._take_slot(limit.key)) for limit in limits))
 
     def room(self, limit: JobLimit) -> int:
         """How many jobs like this one may start, as far as its key goes."""
@@ -146,12 +144,13 @@ class Starts:
         found = pass_units(bounds.rate, limit.units, state.even_at, self._now)
         return None if isinstance(found, Passed) else found.until
 
-    def _first_free(self, key: str) -> int:
-        """The lowest number that no slot has. Slots only become fewer while this decides."""
-        number = self._free_from.get(key, 1)
-        while number in self._keys[key].slots:
+    def _take_slot(self, key: str) -> int:
+        """Takes the lowest slot that is free. Free ones only become fewer while this decides."""
+        slots, number = self._keys[key].slots, self._free_from.get(key, 1)
+        while number in slots:
             number += 1
-        self._free_from[key] = number
+        slots.add(number)
+        self._free_from[key] = number + 1
         return number
 
     def _bounds_of(self, limit: JobLimit) -> Bounds:

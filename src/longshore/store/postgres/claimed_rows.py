@@ -22,6 +22,10 @@ def slot_columns(slots: Sequence[SessionKey]) -> tuple[list[UUID], list[int], li
 
 def left_of(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[SessionKey]:
     """The slots that these attempts have left free."""
+    if not taken:
+        return list(slots)
+    if len(taken) == len(slots):
+        return []
     used = Counter((attempt.worker.int, attempt.session) for attempt in taken)
     left = []
     for slot in slots:

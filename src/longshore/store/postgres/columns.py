@@ -98,10 +98,13 @@ def lane_of_item(item: Item) -> Lane:
     return lane_of(job.queue, job.kind, job.target)
 
 
-def columns(items: list[Item], *, sparse: bool = False) -> list[Sequence[object]]:
+def columns(
+    items: list[Item], *, sparse: bool = False, each: bool = False
+) -> list[Sequence[object]]:
     """The parameters of `SUBMIT`: what differs from job to job in full, what jobs share once.
 
-    With `sparse`, jobs of one shape do not name it.
+    With `sparse`, jobs of one shape do not name it. With `each`, every job has what others may
+    share: to find the shape of a job takes the longer the more shapes there are.
     """
     shapes: dict[tuple[int, int, bytes], tuple[int, Submission]] = {}
     places: list[int] = []
@@ -114,20 +117,24 @@ def columns(items: list[Item], *, sparse: bool = False) -> list[Sequence[object]
             last = job
         places.append(place)
     models = [job for _, job in shapes.values()]
+    of_shapes = list(shapes)
+    if each:
+        models = [job for job, _ in items]
+        of_shapes = [of_shapes[place - 1] for place in places]
     return [
         [job.id for job, _ in items],
         [body for _, body in items],
         [job.args for job, _ in items],
-        [] if sparse and len(shapes) == 1 else places,
+        [] if each or (sparse and len(shapes) == 1) else places,
         unless_empty([job.unique_key for job, _ in items]),
         unless_empty([job.run_at for job, _ in items]),
         unless_empty([job.delay_s for job, _ in items]),
-        [lane for lane, _, _ in shapes],
-        [priority for _, priority, _ in shapes],
+        [lane for lane, _, _ in of_shapes],
+        [priority for _, priority, _ in of_shapes],
         [job.kind for job in models],
         [job.queue for job in models],
         [job.target for job in models],
-        [options for _, _, options in shapes],
+        [options for _, _, options in of_shapes],
         [job.options.timeout_s for job in models],
         [job.options.expires_s for job in models],
         [True if job.options.watchers else None for job in models],

@@ -214,7 +214,7 @@ class LimitedClaim:
         if self._decided is None or not self._asked.issuperset(keys):
             self._asked.update(keys)
             self._mine = await self._lock(self._asked)
-            self._decided = await _decider(self._tx, sorted(self._mine))
+            self._decided = await _decider(self._tx, sorted(self._mine), sql.COUNT)
         return self._decided
 
     async def _lock(self, keys: Collection[str]) -> set[str]:
@@ -245,7 +245,6 @@ class LimitedClaim:
             (key, slot, one.id, one.token) for one in took for key, slot in starts[one.id].slots
         ]
         if held:
-            await self._tx.fetch(sql.DROP_FREE, list({key for key, *_ in held}))
             await self._tx.fetch(sql.HOLD, *zip(*held, strict=True))
         for one in took:
             named = (limit.key for limit in one.options.limits)
@@ -254,15 +253,20 @@ class LimitedClaim:
         return took
 
 
-async def _decider(tx: Transaction, keys: Sequence[str]) -> tuple[Starts, int]:
-    """Decides about jobs of these keys, which are locked."""
-    rows = await tx.fetch(sql.KEY_STATES, keys) if keys else []
+async def _decider(
+    tx: Transaction, keys: Sequence[str], count: str = sql.KEY_STATES
+) -> tuple[Starts, int]:
+    """Decides about jobs of these keys. Who starts some has them locked, and `COUNT`s."""
+    rows = await tx.fetch(count, keys) if keys else []
     rules = rules_of(await tx.fetch(sql.RULES)) if keys else []
     more = await others(tx, keys, rules)
+    slots = {row["key"]: row["slots"] for row in rows if row["slots"]}
     states = {
-        row["key"]: KeyState(set(row["slots"]), row["even_at"], more[row["key"]]) for row in rows
+        row["key"]: KeyState(set(slots.get(row["key"], ())), row["even_at"], more[row["key"]])
+        for row in rows
+        if row["even_at"] is not None
     }
-    now: int = rows[0]["now"] if rows else 0
+    now: int = rows[-1]["now"] if rows else 0
     return Starts(rules, states, now), now
 
 

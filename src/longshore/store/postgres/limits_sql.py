@@ -24,6 +24,11 @@ SELECT id, number, state, lane, token FROM new
 """
 """Stores jobs with limits, which only a claim starts."""
 
+SUBMIT_LIMITED_EACH: Final = f"""{inserted(started=False, limited=True, each=True)}
+SELECT id, number, state, lane, token FROM new
+"""
+"""`SUBMIT_LIMITED` for jobs most of which have other keys than the others."""
+
 SUBMIT_LIMITED_TURNS: Final = f"""{inserted(started=False, turns=True, limited=True)}
 SELECT id, number, state, lane, token FROM new
 """
@@ -75,19 +80,35 @@ SELECT k.key, k.even_at, ARRAY(
     (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS now
 FROM longshore.limit_key AS k WHERE k.key = ANY ($1::text[])
 """
+COUNT: Final = f"""
+WITH seen AS MATERIALIZED (
+    SELECT h.ctid AS tid, h.key, h.slot, {_IS_HELD} AS is_held
+    FROM longshore.hold AS h WHERE h.key = ANY ($1::text[])
+),
+dropped AS (
+    DELETE FROM longshore.hold AS h USING seen WHERE h.ctid = seen.tid AND NOT seen.is_held
+)
+SELECT key, NULL::bigint AS even_at, array_agg(slot) AS slots, NULL::bigint AS now
+FROM seen WHERE is_held GROUP BY key
+UNION ALL
+SELECT key, even_at, NULL, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint
+FROM longshore.limit_key WHERE key = ANY ($1::text[])
+"""
+"""The slots of these keys, which are locked, and the keys; slots that nobody holds are deleted."""
 RULES: Final = """
 SELECT pattern, concurrency, rate_units, rate_per_s, rate_burst, set_at, weight
 FROM longshore.limit_rule
 ORDER BY pattern
 """
-_BY_ID: Final = """
-    SELECT ctid AS tid, state, blocked_on FROM longshore.job WHERE id = i.id
-    OFFSET 0 FOR UPDATE SKIP LOCKED
+_FREE_JOB: Final = f"""
+    SELECT ctid AS tid FROM longshore.job
+    WHERE id = i.id AND CASE WHEN state = {READY} AND blocked_on IS NULL THEN true END
+    FOR UPDATE SKIP LOCKED
 """
-"""SQL that locks the job i.id. That it is ready is asked outside of this (`_IS_FREE`): with it in
-here the index of ready jobs would seem to be the way to one, and that is all of them.
+"""SQL that locks the job i.id if a claim may start it.
+
+The CASE keeps the index of ready jobs out: it would seem to be the way to one, by reading all.
 """
-_IS_FREE: Final = f"l.state = {READY} AND l.blocked_on IS NULL"
 START: Final = f"""
 WITH slot AS MATERIALIZED (
     SELECT ARRAY(
@@ -100,8 +121,7 @@ WITH slot AS MATERIALIZED (
 locked AS (
     SELECT l.tid, row_number() OVER (ORDER BY i.turn) AS turn
     FROM unnest($5::uuid[]) WITH ORDINALITY AS i (id, turn)
-    CROSS JOIN LATERAL ({_BY_ID}) AS l
-    WHERE {_IS_FREE}
+    CROSS JOIN LATERAL ({_FREE_JOB}) AS l
 ),
 taken AS (
     UPDATE longshore.job AS j
@@ -114,9 +134,6 @@ SELECT NULL AS seen, NULL AS barred, NULL AS ruled, t.* FROM taken AS t ORDER BY
 """
 """Starts these jobs, as far as they are ready, on these slots; answers as `CLAIM` does."""
 
-DROP_FREE: Final = f"""
-DELETE FROM longshore.hold AS h WHERE h.key = ANY ($1::text[]) AND NOT {_IS_HELD}
-"""
 HOLD: Final = """
 INSERT INTO longshore.hold (key, slot, job, token)
 SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bigint[])
@@ -130,8 +147,7 @@ UPDATE longshore.job AS j SET blocked_on = n.key, blocked_at = statement_timesta
 FROM (
     SELECT l.tid, i.key
     FROM unnest($1::uuid[], $2::text[]) AS i (id, key)
-    CROSS JOIN LATERAL ({_BY_ID}) AS l
-    WHERE {_IS_FREE}
+    CROSS JOIN LATERAL ({_FREE_JOB}) AS l
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid AND j.state = {READY}

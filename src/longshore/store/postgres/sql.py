@@ -236,6 +236,18 @@ _OWN: Final = {
 
 An empty array stands for a column without a value; a job without a shape has the first one.
 """
+_SHARED: Final = (
+    "bigint",
+    "smallint",
+    "text",
+    "text",
+    "text",
+    "bytea",
+    "float8",
+    "float8",
+    "boolean",
+)
+"""The types of the parameters behind these: what jobs of one shape share."""
 
 
 def inserted(
@@ -245,6 +257,7 @@ def inserted(
     turns: bool = False,
     limited: bool = False,
     ranked: bool = False,
+    each: bool = False,
     first: str = "",
     guard: str = "true",
 ) -> str:
@@ -253,11 +266,17 @@ def inserted(
     With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
     are those of a single job, not arrays, which cost more to take apart. With `turns`, the jobs are
     turns of actors, whose numbers come last. With `limited`, what is `KEYED` comes last; with
-    `ranked`, their ranks too. What `first` selects precedes it, and can `guard` it.
+    `ranked`, their ranks too. With `each`, jobs share nothing (see `columns`). What `first` selects
+    precedes it, and can `guard` it.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
     names = ", ".join(_OWN)
+    if each:
+        shared = "n.own_{}::{}".format
+        of_each = enumerate(_SHARED, len(_OWN) + 1)
+        own += "".join(f", ${n}::{of}[]" for n, of in of_each)
+        names += "".join(f", own_{n}" for n in range(len(_OWN) + 1, len(_OWN) + 1 + len(_SHARED)))
     if started:
         own, names = f"{own}, $17::integer{'' if one else '[]'}", f"{names}, slot"
     if turns:

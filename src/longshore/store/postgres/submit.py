@@ -30,6 +30,7 @@ from longshore.store.postgres.columns import (
     lane_of_item,
     runs,
     unique_keys,
+    unless_empty,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres.crowds import Crowds, count_dropped, lock_crowds, may_crowd
@@ -48,7 +49,11 @@ from longshore.store.postgres.fair_sql import SUBMIT_RANKED
 from longshore.store.postgres.key_holders import holder_of, staging_of
 from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.limited_claims import keys_to_wait_behind
-from longshore.store.postgres.limits_sql import SUBMIT_LIMITED, SUBMIT_LIMITED_TURNS
+from longshore.store.postgres.limits_sql import (
+    SUBMIT_LIMITED,
+    SUBMIT_LIMITED_EACH,
+    SUBMIT_LIMITED_TURNS,
+)
 from longshore.store.postgres.sql import (
     START_TURNS,
     SUBMIT,
@@ -58,6 +63,8 @@ from longshore.store.postgres.sql import (
 from longshore.store.postgres.states import READY, RUNNING
 from longshore.store.rows import not_accepted
 
+MOST_SHAPES: Final = 32
+"""With more keys than these, jobs with limits are stored without shapes."""
 MOST_PARTS: Final = 8
 """In how many statements a batch is stored at most, if only some of its jobs have limits."""
 
@@ -360,8 +367,10 @@ class SubmitBatch:
             waits = [NEW if job.options.fair else key for job, key in zip(jobs, waits, strict=True)]
         crowds = [crowd_of(job.kind, job.options) for job in jobs]
         fair = [job.options.fair or None for job in jobs]
-        special = keys, waits, crowds, fair
-        rows = await self._tx.fetch(query, *columns(items), *more, *special, *after)
+        special = map(unless_empty, (keys, waits, crowds, fair))
+        each = query is SUBMIT_LIMITED and len(set(keys)) > MOST_SHAPES
+        query = SUBMIT_LIMITED_EACH if each else query
+        rows = await self._tx.fetch(query, *columns(items, each=each), *more, *special, *after)
         if self._fair is not None and not after:
             self._fair.with_new |= fair_lanes_of(jobs)
         for row in rows if self._crowded else ():
