@@ -14,6 +14,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.turns import turn_job
 from longshore.core.why import Facts
 from longshore.dispatcher.alarms import Alarms
+from longshore.dispatcher.changes import Changes
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.takeover import Takeover
@@ -44,6 +45,7 @@ class DispatcherRuntime:
         lane_limits: LaneLimits,
         alarms: Alarms,
         groups: GroupUpkeep,
+        changes: Changes,
     ) -> None:
         self.supervisor_trouble = ""
         self.check_room = commits.check_room
@@ -59,6 +61,7 @@ class DispatcherRuntime:
         self._lane_limits = lane_limits
         self._alarms = alarms
         self.groups_changed = groups.ring
+        self.changed_after = changes.after
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
         answers = await self._commits.submit(jobs)

@@ -39,6 +39,9 @@ _CANCELS: Final = (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
 class Runtime(ActorRuntime, Protocol):
     """What the service needs of the dispatcher around it. All of it is in memory."""
 
+    def changed_after(self, number: int, wait_s: float) -> Awaitable[int]:
+        """How many changes the dispatcher knows of: once it is another number, or in `wait_s`."""
+
     def kinds(self) -> Mapping[str, KindInfo]:
         """The kinds that this dispatcher's workers serve."""
 

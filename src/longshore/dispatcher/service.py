@@ -296,6 +296,14 @@ class Service:
             self._waiters.remove(waiter, jobs)
         return list(waiter.ended.values())
 
+    async def next_change(self, request: m.AwaitChange) -> m.ChangeMark:
+        """The mark of now: once it is another than the one that was seen, or after `wait_s`."""
+        seen, number = request.seen, -1
+        if seen is not None and seen.dispatcher == self._dispatcher:
+            number = seen.number
+        wait_s = min(max(0.0, request.wait_s), self._settings.max_wait_s)
+        return m.ChangeMark(self._dispatcher, await self._runtime.changed_after(number, wait_s))
+
     # showing
 
     async def job(self, ref: UUID | int) -> Job:

@@ -87,7 +87,8 @@ class Gateway:
         self.closing = asyncio.Event()
         """Set when the process is told to stop: what waits ends then."""
         self.streams = Streams(connection, settings, self.closing)
-        self.throughput = Throughput(connection)
+        idle_s = settings.stream_idle_poll_s
+        self.throughput = Throughput(connection, self.streams.changes, idle_s)
         self.lookout = Lookout(connection)
 
 

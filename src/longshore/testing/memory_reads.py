@@ -291,6 +291,10 @@ class MemoryReads:
         finally:
             self._watchers.remove(watcher)
 
+    def tell_others(self) -> None:
+        """Hints to all who watch that something changed."""
+        self._hint(Hint.CHANGE)
+
     def _drop_job(self, row: JobRow) -> None:
         """Removes a job with its logs."""
         self._emptied[row.lane.hash] = row.lane

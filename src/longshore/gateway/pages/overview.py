@@ -20,6 +20,7 @@ from longshore.gateway.pages.actors import actors_url
 from longshore.gateway.pages.html import Html, h, joined
 from longshore.gateway.pages.lookout import Sight
 from longshore.gateway.pages.page import Page, Regions, View, view_of
+from longshore.gateway.pages.throughput import EVERY_S
 from longshore.model.depth import LaneView
 from longshore.model.group import Group, GroupFilter, GroupState
 from longshore.model.job import Job, JobFilter, JobState
@@ -307,6 +308,16 @@ def _groups_going_on(groups: Sequence[Group], view: View) -> Html:
     return parts.section("Groups that go on", body)
 
 
+def again_s(seen: Seen) -> float | None:
+    """Until no job ends any more, the rate falls although nothing changes."""
+    return EVERY_S if seen.rates and seen.rates[-1] else None
+
+
 OVERVIEW: Final = Page(
-    path="/", id="page_overview", title=lambda _: "Overview", look=look, show=show
+    path="/",
+    id="page_overview",
+    title=lambda _: "Overview",
+    look=look,
+    show=show,
+    again_s=again_s,
 )

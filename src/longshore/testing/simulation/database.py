@@ -425,6 +425,9 @@ class RemoteStore(FaultyStore):
             Edit((type, key), state, restart),
         )
 
+    def tell_others(self) -> None:
+        """Nothing: nobody looks at a simulation while it runs."""
+
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints, some of which get lost."""
         async for hint in self.store.watch():
