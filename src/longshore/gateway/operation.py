@@ -34,6 +34,8 @@ from longshore.gateway.bodies import JSON, NDJSON, OCTETS, Bodies, decoded, medi
 from longshore.gateway.file_keeping import FileKeeping
 from longshore.gateway.kinds import KnownKinds
 from longshore.gateway.meter import Meter
+from longshore.gateway.pages.around import Around
+from longshore.gateway.pages.layouts import Layouts
 from longshore.gateway.pages.lookout import Lookout
 from longshore.gateway.pages.throughput import Throughput
 from longshore.gateway.problems import UnsupportedMediaType
@@ -90,6 +92,8 @@ class Gateway:
         idle_s = settings.stream_idle_poll_s
         self.throughput = Throughput(connection, self.streams.changes, idle_s)
         self.lookout = Lookout(connection)
+        self.layouts = Layouts()
+        self.around = Around(connection)
 
 
 class NoQuery(Struct, frozen=True):

@@ -177,7 +177,7 @@ def test_a_change_through_another_dispatcher_is_seen_within_half_a_second() -> N
 def test_older_dispatchers_that_tell_of_nothing_are_looked_at_each_second() -> None:
     async def story(stage: Stage) -> None:
         site = Site(stage)
-        site.connection.next_change = _unknown  # type: ignore[method-assign]
+        site.connection.next_change = _unknown  # type: ignore[method-assign,assignment]
         async with AsyncExitStack() as tabs:
             [events] = await opened(site, tabs, "/jobs/")
             changed_at = stage.clock.now()

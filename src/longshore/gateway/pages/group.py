@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final, Literal
@@ -16,7 +15,7 @@ from longshore.client.neighbours import MAX_PATH_JOBS
 from longshore.core.access import Right
 from longshore.core.group_words import shown_counts, shown_state
 from longshore.core.grown import with_scopes
-from longshore.core.layout import Layout, lay_out
+from longshore.core.layout import Layout
 from longshore.core.outlook import about, cost, critical_path, remaining
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
@@ -32,7 +31,6 @@ MOST_WHOLE: Final = 2_000
 """A group with more jobs is folded, unless somebody wants it whole."""
 MOST_DRAWN: Final = 5_000
 """A group with more jobs is always folded."""
-_THREAD_JOBS: Final = 300
 _MOST_FAILED: Final = 8
 _MOST_WEIGHED: Final = 100
 """Of so many failed jobs it is looked what each kept from running."""
@@ -75,7 +73,7 @@ async def look(call: Call) -> Seen:
     async with aclosing(connection.all_nodes(group.id)) as coming:
         nodes = [structs.replace(one, state=shown_state(one)) async for one in coming]
     folded = _is_folded(call.query(GroupQuery).fold, len(nodes))
-    layout = await _laid_out(nodes, folded)
+    layout = await call.gateway.layouts.of(group.id, nodes, folded=folded)
     path, left = await _outlook(call, group, nodes)
     failed, ran = await all_of([_failed(call, nodes), _ran(call, group)])
     return Seen(group, nodes, layout, folded, path, left, failed, ran)
@@ -85,12 +83,6 @@ def _is_folded(wanted: str, jobs: int) -> bool:
     if jobs > MOST_DRAWN or not wanted:
         return jobs > MOST_WHOLE
     return wanted == "yes"
-
-
-async def _laid_out(nodes: Sequence[NodeView], folded: bool) -> Layout:
-    if len(nodes) < _THREAD_JOBS:
-        return lay_out(nodes, folded=folded)
-    return await asyncio.to_thread(lay_out, nodes, folded=folded)
 
 
 async def _outlook(
