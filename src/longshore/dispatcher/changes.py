@@ -10,7 +10,11 @@ changed, and counts from the start of the process.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from uuid import UUID
+
+from longshore.wire.change_messages import AwaitChange, ChangeMark
 
 
 class Changes:
@@ -33,3 +37,16 @@ class Changes:
                 async with asyncio.timeout(wait_s):
                     await self._next.wait()
         return self.number
+
+
+async def next_mark(
+    request: AwaitChange,
+    dispatcher: UUID,
+    changed_after: Callable[[int, float], Awaitable[int]],
+    most_s: float,
+) -> ChangeMark:
+    """The mark of now: once it is another than the one that was seen, or after `wait_s`."""
+    seen = request.seen
+    number = seen.number if seen is not None and seen.dispatcher == dispatcher else -1
+    wait_s = min(max(0.0, request.wait_s), most_s)
+    return ChangeMark(dispatcher, await changed_after(number, wait_s))

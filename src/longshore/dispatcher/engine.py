@@ -107,7 +107,7 @@ class Dispatcher:
         """Set when the store is lost, or a part of the dispatcher failed: the process must end."""
         self.lost: StoreLost | None = None
         self._changes = changes = Changes()
-        store = noticed(metered(store, meter), changes)
+        self._store = store = noticed(metered(store, meter), changes)
         self._here = here = Environment(id, store, settings, clock, random)
         patience = Patience(settings.slot_wait_s, settings.max_slot_wait_s)
         self._scheduler = Scheduler(settings.max_batch, patience)
@@ -193,6 +193,8 @@ class Dispatcher:
         firing = partial(fire_schedules, self._schedules, alarms.schedules)
         limits = LimitUpkeep(store, scheduler, commits, alarms.limits)
         told = (alarms, self._own_lease, self._changes)
+        stalled = StalledGroups(here, self._groups.ring)
+        self._runtime.stalled_groups = stalled.found
         hints = partial(follow_hints, store, self._look_around, *told)
         return [
             Every(settings.renew_s, self._renew),
@@ -204,7 +206,7 @@ class Dispatcher:
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
             Every(settings.sweep_s, self._groups.cancel_abandoned),
-            Every(settings.group_watch_s, StalledGroups(here, self._groups.ring).look),
+            Every(settings.group_watch_s, stalled.look),
             Every(settings.prune_s, Pruner(store, settings).prune),
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),
@@ -297,7 +299,7 @@ class Dispatcher:
         await self._losses.tell_again()
         if self._losses.all_told:
             # Otherwise the other dispatchers find it silent, and declare those losses for it.
-            await self._here.store.retire(self.id)
+            await self._store.retire(self.id)
 
 
 def _is_past_limit(limits: LaneLimits, lane: Lane) -> bool:

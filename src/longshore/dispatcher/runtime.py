@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
@@ -24,7 +24,14 @@ from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.model.actor import Message, NewActor, Reply, Sent
 from longshore.model.bulk import BulkAdvance
-from longshore.model.group import MOST_AT_ONCE, NOT_RUN, GroupPart, GroupState, GroupSubmitted
+from longshore.model.group import (
+    MOST_AT_ONCE,
+    NOT_RUN,
+    Group,
+    GroupPart,
+    GroupState,
+    GroupSubmitted,
+)
 from longshore.model.job import Ended, Job, JobState, Refused, Submission
 
 MOST_LOOKED_THROUGH: Final = 64
@@ -62,6 +69,8 @@ class DispatcherRuntime:
         self._alarms = alarms
         self.groups_changed = groups.ring
         self.changed_after = changes.after
+        self.stalled_groups: Callable[[int], Awaitable[list[Group]]] = _none_stalled
+        """Set by the engine, whose duty finds them."""
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
         answers = await self._commits.submit(jobs)
@@ -197,3 +206,7 @@ class DispatcherRuntime:
             is_attended_here=attending is not None,
             supervisor_trouble=self.supervisor_trouble,
         )
+
+
+async def _none_stalled(most: int) -> list[Group]:
+    return []

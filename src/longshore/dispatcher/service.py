@@ -42,6 +42,7 @@ from longshore.core.why import why
 from longshore.dispatcher.access_service import AccessService
 from longshore.dispatcher.actor_service import ActorService, Caller
 from longshore.dispatcher.bulk_service import BulkService
+from longshore.dispatcher.changes import next_mark
 from longshore.dispatcher.draining import drained
 from longshore.dispatcher.file_service import FileService
 from longshore.dispatcher.limit_service import LimitService
@@ -298,11 +299,8 @@ class Service:
 
     async def next_change(self, request: m.AwaitChange) -> m.ChangeMark:
         """The mark of now: once it is another than the one that was seen, or after `wait_s`."""
-        seen, number = request.seen, -1
-        if seen is not None and seen.dispatcher == self._dispatcher:
-            number = seen.number
-        wait_s = min(max(0.0, request.wait_s), self._settings.max_wait_s)
-        return m.ChangeMark(self._dispatcher, await self._runtime.changed_after(number, wait_s))
+        most_s = self._settings.max_wait_s
+        return await next_mark(request, self._dispatcher, self._runtime.changed_after, most_s)
 
     # showing
 
@@ -357,6 +355,8 @@ class Service:
     async def groups(self, request: m.ListGroups) -> list[Group]:
         """Groups, newest first."""
         wanted = request.wanted
+        if wanted.stalled:
+            return await self._runtime.stalled_groups(wanted.limit)
         return await self._store.groups(structs.replace(wanted, limit=max(0, wanted.limit)))
 
     async def nodes(self, request: m.ListNodes) -> list[NodeView]:
@@ -412,7 +412,9 @@ class Service:
 
     async def lanes(self) -> list[LaneView]:
         """Every lane that holds jobs, and what holds its ready ones back."""
-        return lane_views(await self._store.depths(), await self.workers())
+        depths = await self._store.depths()
+        queues = await self._store.queues() if any(one.paused for one in depths) else []
+        return lane_views(depths, await self.workers(), queues)
 
     async def hello(self) -> m.HelloAnswer:
         """Which dispatcher answers."""

@@ -148,15 +148,21 @@ class Group(Struct, frozen=True, kw_only=True):
     """How often it ran: a retry begins another round."""
     watchers: tuple[Watcher, ...] = ()
     """Who is told when it has ended."""
+    stalled_at: datetime | None = None
+    """Since when it makes no progress though it could. Only a list of stalled groups says so."""
 
 
 class GroupFilter(Struct, frozen=True, omit_defaults=True):
-    """Which groups to list: those that match every given field, newest first, below `before`."""
+    """Which groups to list: those that match every given field, newest first, below `before`.
+
+    `stalled`: those alone that make no progress though they could, as the dispatcher saw.
+    """
 
     states: tuple[GroupState, ...] = ()
     name: str | None = None
     before: int | None = None
     limit: int = 50
+    stalled: bool = False
 
 
 class GroupProgress(Struct, frozen=True):

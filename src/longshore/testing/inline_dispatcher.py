@@ -34,7 +34,7 @@ from longshore.model.actor import Message, NewActor, Reply, Sent
 from longshore.model.attempt import Attempt
 from longshore.model.bulk import BulkAdvance
 from longshore.model.ends import End, PutAside
-from longshore.model.group import GroupPart, GroupState, GroupSubmitted
+from longshore.model.group import Group, GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import ANY_TARGET, Ended, Job, JobState, LogEntry, Refused, Submission
 from longshore.model.reports import Report
 from longshore.model.worker import (
@@ -139,6 +139,10 @@ class InlineDispatcher:
     async def changed_after(self, number: int, wait_s: float) -> int:
         """How many changes there were by now: a kit never waits."""
         return self._changes.number
+
+    async def stalled_groups(self, most: int) -> list[Group]:
+        """None: a kit has no duty that looks for them."""
+        return []
 
     def kinds(self) -> dict[str, KindInfo]:
         """What the apps have by now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 from tests.unit.dispatcher.stage import Stage
 from tests.unit.dispatcher.test_rare_orders import pass_time
@@ -49,7 +50,7 @@ class Counted:
 class Site(Api):
     """A gateway before a real dispatcher on a stage."""
 
-    def __init__(self, stage: Stage, **settings: float) -> None:
+    def __init__(self, stage: Stage, **settings: Any) -> None:
         self.stage = stage
         self.asked: Counter[str] = Counter()
 
