@@ -22,18 +22,21 @@ class Layouts:
     """The layouts of the groups that pages showed lately."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[UUID, bool], tuple[_Sign, Layout]] = OrderedDict()
+        self._kept: OrderedDict[tuple[UUID, bool, str], tuple[_Sign, Layout]] = OrderedDict()
         self.made = 0
         """How often a layout was computed."""
 
-    async def of(self, group: UUID, nodes: Sequence[NodeView], *, folded: bool) -> Layout:
-        """The layout of a group's nodes, in the colours of now."""
+    async def of(
+        self, group: UUID, nodes: Sequence[NodeView], *, folded: bool, part: str = ""
+    ) -> Layout:
+        """The layout of a group's nodes, or of a `part` of them, in the colours of now."""
+        place = (group, folded, part)
         sign = _sign(nodes, folded=folded)
-        known = self._kept.pop((group, folded), None)
+        known = self._kept.pop(place, None)
         if known is None or known[0] != sign:
             self.made += 1
             known = sign, await _laid_out(nodes, folded=folded)
-        self._kept[group, folded] = known
+        self._kept[place] = known
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return known[1] if folded else _coloured(known[1], nodes)
