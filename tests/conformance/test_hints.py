@@ -60,6 +60,11 @@ async def cancel_a_ready_one(scene: Scene) -> None:
     await scene.store.cancel([job.id])
 
 
+async def change_and_tell(scene: Scene) -> None:
+    await scene.store.set_paused("elsewhere", True)
+    scene.store.tell_others()
+
+
 CAUSES: list[tuple[Hint, Callable[[Scene], Awaitable[None]]]] = [
     (Hint.WORK, submit),
     (Hint.WORK, submit_with_a_success),
@@ -69,6 +74,7 @@ CAUSES: list[tuple[Hint, Callable[[Scene], Awaitable[None]]]] = [
     (Hint.CANCEL, cancel),
     (Hint.ENDED, end),
     (Hint.ENDED, cancel_a_ready_one),
+    (Hint.CHANGE, change_and_tell),
 ]
 
 

@@ -56,6 +56,22 @@ def test_a_dispatcher_serves_http_on_each_store(fleet: Fleet) -> None:
     )
 
 
+def test_an_open_page_shows_what_another_dispatcher_commits(fleet: Fleet) -> None:
+    """The looks that time brings are an hour apart: only a hint can bring it."""
+    words = ["--store", fleet.store, "--backend", ANY, "--frontend", ANY, "--http", ANY]
+    words += settings(**{**QUICK, "stream_idle_poll_s": 3600})
+    one, other = (fleet.start("dispatcher", *words) for _ in range(2))
+    with closing(http.client.HTTPConnection(one.facts["http"][7:], timeout=30)) as tab:
+        tab.request("GET", "/jobs/", headers={"Accept": "text/event-stream"})
+        events = tab.getresponse()
+        while b"no job matches" not in events.readline():
+            pass
+        status, job = call(other.facts["http"], "POST", JOBS, {"kind": "add", "delay_s": 3600})
+        assert status == 201
+        while f"jobs/{job['number']}".encode() not in events.readline():
+            pass
+
+
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Process]:
     """Everything on this machine, with HTTP."""

@@ -158,6 +158,14 @@ class Connection(Conversation):
                 break
         return tuple(found)
 
+    async def next_change(
+        self, seen: messages.ChangeMark | None, wait_s: float
+    ) -> messages.ChangeMark:
+        """How many changes a dispatcher knows of: once it is not as seen, or after `wait_s`."""
+        request = messages.AwaitChange(next(self._rids), seen, wait_s)
+        answer: messages.ChangeMark = await self._exchange(request, wait_s)
+        return answer
+
     async def _wait_once(
         self, jobs: tuple[UUID, ...], slice_s: float, every: bool
     ) -> tuple[Ended, ...]:

@@ -75,11 +75,11 @@ class GatewaySettings(Struct, frozen=True, kw_only=True):
     http_drain_s: float = 10.0
     """How long requests under way may go on after SIGTERM."""
 
-    stream_poll_s: float = 0.3
-    """How often a gateway looks for news of what is streamed; while there are none, less often."""
+    stream_poll_s: float = 0.25
+    """How often, at most, a gateway looks at what is streamed: when dispatchers tell of changes."""
 
-    stream_idle_poll_s: float = 5.0
-    """The longest pause between two such looks."""
+    stream_idle_poll_s: float = 30.0
+    """How often it looks although no dispatcher told of any."""
 
     web_ping_interval_s: float = 30.0
     """How often a gateway asks a web worker for its health."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -12,7 +13,7 @@ from longshore.core.resources import Amounts, has, split, taken
 from longshore.model.depth import LaneDepth, LaneView
 from longshore.model.group import GATE, NOT_RUN
 from longshore.model.job import JobState
-from longshore.model.worker import Lane, WorkerView
+from longshore.model.worker import Lane, QueueView, WorkerView
 
 
 class Cause(StrEnum):
@@ -76,12 +77,22 @@ def cause_of(
     return Cause.STARTING if fitting(lane, able) else Cause.RESOURCES
 
 
-def lane_views(depths: Iterable[LaneDepth], workers: Sequence[WorkerView]) -> list[LaneView]:
-    """Lanes as they are shown: each with what holds its ready jobs back."""
-    return [_lane_view(one, workers) for one in depths]
+def lane_views(
+    depths: Iterable[LaneDepth],
+    workers: Sequence[WorkerView],
+    queues: Iterable[QueueView] = (),
+) -> list[LaneView]:
+    """Lanes as they are shown: each with what holds its ready jobs back.
+
+    `queues` say since when they are paused.
+    """
+    paused_at = {one.name: one.paused_at for one in queues}
+    return [_lane_view(one, workers, paused_at.get(one.lane.queue)) for one in depths]
 
 
-def _lane_view(depth: LaneDepth, workers: Sequence[WorkerView]) -> LaneView:
+def _lane_view(
+    depth: LaneDepth, workers: Sequence[WorkerView], paused_at: datetime | None
+) -> LaneView:
     is_ready = depth.counts.get(JobState.READY, 0)
     return LaneView(
         queue=depth.lane.queue,
@@ -91,6 +102,7 @@ def _lane_view(depth: LaneDepth, workers: Sequence[WorkerView]) -> LaneView:
         counts={state.value: count for state, count in depth.counts.items() if count},
         oldest_at=depth.oldest_at,
         held_back=cause_of(depth.lane, workers, paused=depth.paused).value if is_ready else "",
+        paused_at=paused_at,
     )
 
 

@@ -118,12 +118,19 @@ def usable_slots(live: Sequence[NodeView], capacity: Capacity) -> int:
 
 def cost(nodes: Sequence[NodeView], failed: str, *, fail_fast: bool) -> Cost:
     """What the failure of this job cost its group."""
-    lost = {failed}
+    lost = lost_with(nodes, failed)
+    cancelled = sum(node.state is JobState.CANCELLED for node in nodes) if fail_fast else 0
+    return Cost(len(lost), cancelled)
+
+
+def lost_with(nodes: Sequence[NodeView], failed: str) -> list[NodeView]:
+    """The jobs that could not run because this one failed, in the order of the group."""
+    lost, found = {failed}, []
     for node in nodes:
         if node.state is JobState.DEPENDENCY_FAILED and not lost.isdisjoint(node.after):
             lost.add(node.key)
-    cancelled = sum(node.state is JobState.CANCELLED for node in nodes) if fail_fast else 0
-    return Cost(len(lost) - 1, cancelled)
+            found.append(node)
+    return found
 
 
 def about(seconds: float) -> str:

@@ -27,6 +27,8 @@ WATCHED: Final = frozenset({GroupState.RUNNING, GroupState.CANCELLING})
 MOST_TOLD: Final = 20
 """Of how many jobs and lanes a message tells."""
 _NAMES_TOLD: Final = 5
+STALLED: Final = "stalled"
+"""What is said of a group that makes no progress though it could."""
 
 
 class Policy(StrEnum):
@@ -89,6 +91,10 @@ class GroupWatch:
             return False
         told.add(words)
         return True
+
+    def stalled(self) -> list[int]:
+        """The numbers of groups of which it was said that they stand still."""
+        return [number for number, one in self._watched.items() if STALLED in one.told]
 
     def mark_of(self, group: int) -> int:
         """The mark that stayed."""

@@ -13,8 +13,10 @@ from msgspec import Struct
 from longshore.core.blocking import Cause
 from longshore.core.job_query import term
 from longshore.core.limits import RESERVED_PREFIX
+from longshore.core.rates import rate_text
 from longshore.core.turns import is_turn_kind, split_kind
 from longshore.model.depth import LaneView
+from longshore.model.group import Group
 from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView
 from longshore.model.schedule import Schedule
@@ -38,6 +40,7 @@ class About(StrEnum):
     TURNS = "turns"
     LIMITS = "limits"
     SCHEDULES = "schedules"
+    GROUPS = "groups"
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
@@ -46,7 +49,8 @@ class Trouble(Struct, frozen=True, kw_only=True):
     words: str
     about: About
     query: str = ""
-    """The search that finds the jobs that it is about; the type of actors, a schedule's name."""
+    """The search that finds the jobs that it is about; the type of actors, a schedule's name,
+    a group's number."""
     since: datetime | None = None
     grave: bool = True
     """Whether jobs stand still because of it."""
@@ -76,14 +80,16 @@ def troubles(
     keys: Iterable[KeyView] = (),
     schedules: Iterable[Schedule] = (),
     turns: Iterable[Job] = (),
+    stalled: Iterable[Group] = (),
 ) -> list[Trouble]:
     """All that is wrong, what is grave first.
 
     `keys` are those that jobs wait for, `schedules` those that paused after failures, `turns` those
-    that may hang.
+    that may hang, `stalled` groups that make no progress though they could.
     """
     found = [
         *_of_dispatchers(dispatchers),
+        *_of_groups(stalled),
         *_of_lanes(lanes),
         *_paused(lanes),
         *_of_actors(lanes),
@@ -103,6 +109,13 @@ def _of_dispatchers(dispatchers: Iterable[SeenDispatcher]) -> Iterator[Trouble]:
             yield Trouble(words=words, about=About.DISPATCHERS)
 
 
+def _of_groups(stalled: Iterable[Group]) -> Iterator[Trouble]:
+    for one in stalled:
+        words = f"group {one.number} ({one.name}) makes no progress though it could"
+        query = str(one.number)
+        yield Trouble(words=words, about=About.GROUPS, query=query, since=one.stalled_at)
+
+
 def _of_lanes(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
     for lane in lanes:
         why = _NOBODY.get(Cause(lane.held_back)) if lane.held_back else None
@@ -117,18 +130,16 @@ def _of_lanes(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
 
 def _paused(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
     waiting: Counter[str] = Counter()
-    oldest: dict[str, datetime] = {}
+    since: dict[str, datetime | None] = {}
     for lane in lanes:
         ready = lane.counts.get(JobState.READY.value, 0)
         if lane.paused and ready:
             waiting[lane.queue] += ready
-            if lane.oldest_at is not None:
-                known = oldest.get(lane.queue, lane.oldest_at)
-                oldest[lane.queue] = min(known, lane.oldest_at)
+            since[lane.queue] = lane.paused_at
     for queue, count in waiting.items():
         words = f"queue '{queue}' is paused, and {_jobs(count)} wait in it"
         query = f"{term('queue', queue)} state:ready"
-        yield Trouble(words=words, about=About.QUEUES, query=query, since=oldest.get(queue))
+        yield Trouble(words=words, about=About.QUEUES, query=query, since=since[queue])
 
 
 def _of_actors(lanes: Iterable[LaneView]) -> Iterator[Trouble]:
@@ -172,6 +183,9 @@ def _of_keys(keys: Iterable[KeyView]) -> Iterator[Trouble]:
             used = f"{one.held:,} of {one.concurrency:,} in use"
             words = f"key {one.key} is full ({used}), and jobs wait for it"
             yield Trouble(words=words, about=About.LIMITS, since=one.full_at, grave=False)
+        elif one.is_waited_for and one.rate is not None and one.next_at is not None:
+            words = f"key {one.key} is at its rate ({rate_text(one.rate)}), and jobs wait for it"
+            yield Trouble(words=words, about=About.LIMITS, grave=False)
 
 
 def _of_workers(workers: Sequence[WorkerView]) -> Iterator[Trouble]:

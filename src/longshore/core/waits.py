@@ -22,7 +22,7 @@ from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, OWNED, TERMINA
 from longshore.core.timing import SNOOZED, span
 from longshore.model.group import GATE
 from longshore.model.job import HistoryEntry, Job, JobState
-from longshore.model.waited import MOST_STAYS, Kept, WaitCause, Waited
+from longshore.model.waited import MOST_STAYS, Kept, WaitCause, Waited, WaitedTime
 
 _WORDS: Final = {
     WaitCause.DEPENDENCIES: "for jobs it depends on",
@@ -56,28 +56,35 @@ class _Spell(NamedTuple):
 
 def waited(job: Job, kept: Kept, now: datetime) -> tuple[Waited, ...]:
     """What a job waited for in its last round up to now, the longest first."""
-    sums: defaultdict[tuple[WaitCause, str], timedelta] = defaultdict(timedelta)
+    times: defaultdict[tuple[WaitCause, str], list[_Interval]] = defaultdict(list)
     still: dict[tuple[WaitCause, str], datetime] = {}
     for cause, key, (since, until) in _parts(job, kept, now):
         if until == now and job.state in _WAITS:
             still[cause, key] = since
         else:
-            sums[cause, key] += until - since
+            times[cause, key].append((since, until))
     found = [
-        Waited(what[0], sums[what].total_seconds(), what[1], still.get(what))
-        for what in dict.fromkeys((*sums, *still))
+        _summed(what, times[what], still.get(what)) for what in dict.fromkeys((*times, *still))
     ]
     told = [one for one in found if one.s > 0 or one.since is not None]
     return tuple(sorted(told, key=lambda one: (-one.s, one.cause, one.key)))
+
+
+def _summed(
+    what: tuple[WaitCause, str], times: Sequence[_Interval], still: datetime | None
+) -> Waited:
+    seconds = sum((until - since for since, until in times), timedelta()).total_seconds()
+    kept = tuple(WaitedTime(*one) for one in times)
+    return Waited(what[0], seconds, what[1], still, kept)
 
 
 def waited_words(parts: Sequence[Waited]) -> str:
     """How long a job waited, and for what; empty if it did not."""
     if not parts:
         return ""
-    each = ", ".join(f"{span(one.s)} {_for(one)}" for one in parts if one.s >= _SHORTEST_S)
+    each = ", ".join(f"{span(one.s)} {wait_words(one)}" for one in parts if one.s >= _SHORTEST_S)
     total = f"waited {span(sum(one.s for one in parts))}: {each}" if each else ""
-    still = [f"waits {_for(one)} since {_clock(one.since)}" for one in parts if one.since]
+    still = [f"waits {wait_words(one)} since {_clock(one.since)}" for one in parts if one.since]
     return "; ".join(filter(None, [total, *still]))
 
 
@@ -86,7 +93,8 @@ def worth_telling(parts: Sequence[Waited]) -> str:
     return waited_words(parts) if sum(one.s for one in parts) >= _SHORTEST_TOLD_S else ""
 
 
-def _for(part: Waited) -> str:
+def wait_words(part: Waited) -> str:
+    """For what it waited."""
     return f"for {part.key} (limit)" if part.cause is WaitCause.LIMIT else _WORDS[part.cause]
 
 

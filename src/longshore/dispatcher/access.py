@@ -77,7 +77,7 @@ NEEDS: Final[dict[type, Right]] = {
         (m.ListWorkers, m.ListDispatchers, m.ShowCapacity, m.ShowKind, m.ListRunTimes),
         Right.READ,
     ),
-    **dict.fromkeys((m.ListQueues, m.ListLanes), Right.READ),
+    **dict.fromkeys((m.ListQueues, m.ListLanes, m.AwaitChange), Right.READ),
     **dict.fromkeys((a.ShowActor, a.ListActors, a.ListTurns, a.ListMail), Right.READ),
     **dict.fromkeys((m.Submit, m.SubmitGroup, m.AddToGroup, m.Cancel, m.Retry), Right.SUBMIT),
     **dict.fromkeys(

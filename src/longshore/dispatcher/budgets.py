@@ -82,7 +82,7 @@ def check_request(request: m.Request) -> None:
             check_length("SHOWKIND: the kind", request.kind, MAX_NAME_CHARS)
         case m.Pause():
             check_name("queue", request.queue)
-        case m.Show() | m.Why() | m.ReadLogs() | m.Hello() | m.ShowCapacity():
+        case m.Show() | m.Why() | m.ReadLogs() | m.Hello() | m.ShowCapacity() | m.AwaitChange():
             pass
         case m.ListWorkers() | m.ListDispatchers() | m.ListQueues() | m.ListLanes():
             pass
@@ -287,7 +287,7 @@ class RequestBudgets:
     def _of(self, request: m.Request) -> tuple[_Budget, int]:
         if isinstance(request, m.Wait):
             return self._waits, max(len(request.jobs), LEAST_WAIT)
-        if isinstance(request, a.Send) and request.wait_s:
+        if isinstance(request, m.AwaitChange) or (isinstance(request, a.Send) and request.wait_s):
             return self._waits, LEAST_WAIT
         if isinstance(request, a.AwaitReplies):
             return self._waits, max(len(request.asks), LEAST_WAIT)

@@ -20,6 +20,7 @@ from longshore.core.admission import Patience
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.access import Access, KnownKeys
 from longshore.dispatcher.alarms import Alarms
+from longshore.dispatcher.changes import Changes
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.actors import tend_actors
 from longshore.dispatcher.duties.bulks import do_bulks
@@ -57,6 +58,7 @@ from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.meter import Meter, counted_losses
 from longshore.dispatcher.metered_store import metered
+from longshore.dispatcher.noticed_store import noticed
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pruner import Pruner
@@ -104,8 +106,9 @@ class Dispatcher:
         self.broken = asyncio.Event()
         """Set when the store is lost, or a part of the dispatcher failed: the process must end."""
         self.lost: StoreLost | None = None
-        self._here = here = Environment(id, metered(store, meter), settings, clock, random)
-        self._store = store = here.store
+        self._changes = changes = Changes()
+        self._store = store = noticed(metered(store, meter), changes)
+        self._here = here = Environment(id, store, settings, clock, random)
         patience = Patience(settings.slot_wait_s, settings.max_slot_wait_s)
         self._scheduler = Scheduler(settings.max_batch, patience)
         self._roster = Roster(self._scheduler)
@@ -128,8 +131,7 @@ class Dispatcher:
         self._fair_uses = FairUses(store)
         told = self._link.acknowledge, self._run_times.ran, meter, self._peaks.used
         self._ends = Ends(here, self._commits, self._alarms, *told, self._fair_uses.took)
-        lost = counted_losses(meter, on_lost)
-        self._losses = Losses(here, lease, self._roster, self._commits, lost)
+        self._losses = self._make_losses(meter, on_lost)
         parts = (here, lease, self._link, self._commits, self._ends, self._losses)
         self._plain = PlainSessions(*parts)
         self._tickets = Tickets(store, settings, clock.utc)
@@ -137,7 +139,7 @@ class Dispatcher:
         self._takeover = Takeover(here, self._losses, has_ended)
         limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
         memory = (self._roster, self._commits, self._waiters, self._takeover, limits, self._alarms)
-        self._runtime = DispatcherRuntime(*memory, self._groups)
+        self._runtime = DispatcherRuntime(*memory, self._groups, changes)
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
         waiting = (self._runtime, self._waiters, self._replies)
         service = Service(store, settings, id, clock.utc, *waiting)
@@ -155,6 +157,10 @@ class Dispatcher:
         self._duties = self._make_duties(has_ended)
         self.figures = self._measured(meter, limits)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_losses(self, meter: Meter | None, on_lost: OnLost) -> Losses:
+        hears = counted_losses(meter, on_lost)
+        return Losses(self._here, self._own_lease, self._roster, self._commits, hears)
 
     def _make_commits(self, meter: Meter | None) -> Commits:
         return Commits(
@@ -186,7 +192,10 @@ class Dispatcher:
         watchers = partial(tell_watchers, store, scheduler, commits, alarms, callbacks)
         firing = partial(fire_schedules, self._schedules, alarms.schedules)
         limits = LimitUpkeep(here, scheduler, commits, alarms.limits)
-        hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
+        told = (alarms, self._own_lease, self._changes)
+        stalled = StalledGroups(here, self._groups.ring)
+        self._runtime.stalled_groups = stalled.found
+        hints = partial(follow_hints, store, self._look_around, *told)
         return [
             Every(settings.renew_s, self._renew),
             Every(settings.lease_s / 10, partial(find_lost, here, self._losses, has_ended)),
@@ -197,7 +206,7 @@ class Dispatcher:
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
             Every(settings.sweep_s, self._groups.cancel_abandoned),
-            Every(settings.group_watch_s, StalledGroups(here, self._groups.ring).look),
+            Every(settings.group_watch_s, stalled.look),
             Every(settings.prune_s, Pruner(store, settings).prune),
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),

@@ -260,12 +260,20 @@ async def perform(service: Service, request: Performed, caller: Caller) -> objec
 async def _perform_for_subjects(
     service: Service,
     request: (
-        a.ActorRequest | FileRequest | BlobRequest | ScheduleRequest | LimitRequest | BulkRequest
+        a.ActorRequest
+        | FileRequest
+        | BlobRequest
+        | ScheduleRequest
+        | LimitRequest
+        | BulkRequest
+        | m.AwaitChange
     ),
     caller: Caller,
 ) -> object:
-    """What OK carries in answer to a request about filesets, schedules, limits, bulks or actors."""
+    """What OK carries in answer to a request about one of the subjects with files of their own."""
     match request:
+        case m.AwaitChange():
+            return await service.next_change(request)
         case request if isinstance(request, _OfFiles):
             return await perform_for_files(service.files, request)
         case request if isinstance(request, ScheduleRequest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
@@ -14,6 +14,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.turns import turn_job
 from longshore.core.why import Facts
 from longshore.dispatcher.alarms import Alarms
+from longshore.dispatcher.changes import Changes
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.takeover import Takeover
@@ -23,7 +24,14 @@ from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.model.actor import Message, NewActor, Reply, Sent
 from longshore.model.bulk import BulkAdvance
-from longshore.model.group import MOST_AT_ONCE, NOT_RUN, GroupPart, GroupState, GroupSubmitted
+from longshore.model.group import (
+    MOST_AT_ONCE,
+    NOT_RUN,
+    Group,
+    GroupPart,
+    GroupState,
+    GroupSubmitted,
+)
 from longshore.model.job import Ended, Job, JobState, Refused, Submission
 
 MOST_LOOKED_THROUGH: Final = 64
@@ -44,6 +52,7 @@ class DispatcherRuntime:
         lane_limits: LaneLimits,
         alarms: Alarms,
         groups: GroupUpkeep,
+        changes: Changes,
     ) -> None:
         self.supervisor_trouble = ""
         self.check_room = commits.check_room
@@ -60,6 +69,9 @@ class DispatcherRuntime:
         self._alarms = alarms
         self.groups_changed = groups.ring
         self.group_taken = groups.take_hold
+        self.changed_after = changes.after
+        self.stalled_groups: Callable[[int], Awaitable[list[Group]]] = _none_stalled
+        """Set by the engine, whose duty finds them."""
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
         answers = await self._commits.submit(jobs)
@@ -195,3 +207,7 @@ class DispatcherRuntime:
             is_attended_here=attending is not None,
             supervisor_trouble=self.supervisor_trouble,
         )
+
+
+async def _none_stalled(most: int) -> list[Group]:
+    return []

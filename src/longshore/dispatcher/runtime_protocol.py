@@ -12,6 +12,7 @@ from longshore.dispatcher.actor_service import ActorRuntime
 from longshore.dispatcher.waiters import Waiter
 from longshore.model.bulk import BulkAdvance
 from longshore.model.group import (
+    Group,
     GroupPart,
     GroupSubmitted,
 )
@@ -38,6 +39,12 @@ _CANCELS: Final = (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
 
 class Runtime(ActorRuntime, Protocol):
     """What the service needs of the dispatcher around it. All of it is in memory."""
+
+    def changed_after(self, number: int, wait_s: float) -> Awaitable[int]:
+        """How many changes the dispatcher knows of: once it is another number, or in `wait_s`."""
+
+    def stalled_groups(self, most: int) -> Awaitable[list[Group]]:
+        """The newest groups that make no progress though they could, as it saw."""
 
     def kinds(self) -> Mapping[str, KindInfo]:
         """The kinds that this dispatcher's workers serve."""

@@ -42,6 +42,7 @@ from longshore.core.why import why
 from longshore.dispatcher.access_service import AccessService
 from longshore.dispatcher.actor_service import ActorService, Caller
 from longshore.dispatcher.bulk_service import BulkService
+from longshore.dispatcher.changes import next_mark
 from longshore.dispatcher.draining import drained
 from longshore.dispatcher.file_service import FileService
 from longshore.dispatcher.lane_depths import lane_depths
@@ -297,6 +298,11 @@ class Service:
             self._waiters.remove(waiter, jobs)
         return list(waiter.ended.values())
 
+    async def next_change(self, request: m.AwaitChange) -> m.ChangeMark:
+        """The mark of now: once it is another than the one that was seen, or after `wait_s`."""
+        most_s = self._settings.max_wait_s
+        return await next_mark(request, self._dispatcher, self._runtime.changed_after, most_s)
+
     # showing
 
     async def job(self, ref: UUID | int) -> Job:
@@ -350,6 +356,8 @@ class Service:
     async def groups(self, request: m.ListGroups) -> list[Group]:
         """Groups, newest first."""
         wanted = request.wanted
+        if wanted.stalled:
+            return await self._runtime.stalled_groups(wanted.limit)
         return await self._store.groups(structs.replace(wanted, limit=max(0, wanted.limit)))
 
     async def nodes(self, request: m.ListNodes) -> list[NodeView]:
@@ -408,7 +416,9 @@ class Service:
 
     async def lanes(self) -> list[LaneView]:
         """Every lane that holds jobs, and what holds its ready ones back."""
-        return lane_views(await lane_depths(self._store), await self.workers())
+        depths = await lane_depths(self._store)
+        queues = await self._store.queues() if any(one.paused for one in depths) else []
+        return lane_views(depths, await self.workers(), queues)
 
     async def hello(self) -> m.HelloAnswer:
         """Which dispatcher answers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
 from uuid import UUID
 
 from longshore.client.connection import Connection, in_parts
@@ -12,11 +12,8 @@ from longshore.core.lifecycle import OWNED
 from longshore.core.limits import MAX_REQUEST_JOBS
 from longshore.errors import LongshoreError
 from longshore.gateway.asking import asked_by, asking
-from longshore.gateway.pace import Pace
+from longshore.gateway.changes import Changes
 from longshore.model.job import Job, JobFilter
-
-_SHARE: Final = 20
-"""A look that took a second is followed by a pause of so many, at least."""
 
 _Mark = tuple[object, ...]
 _Place = tuple[bytes | None, UUID]
@@ -32,10 +29,12 @@ def _mark(job: Job) -> _Mark:
 class JobChanges:
     """The jobs that streams tell of, each as it was last seen."""
 
-    def __init__(self, connection: Connection, pace: Pace) -> None:
+    def __init__(self, connection: Connection, changes: Changes) -> None:
         self._connection = connection
-        self._pace = pace
+        self._changes = changes
         self._seen: dict[_Place, tuple[_Mark, asyncio.Future[None]]] = {}
+        self._came = asyncio.Event()
+        """Set when there is a job to look at that may have changed already."""
         self._looking: asyncio.Task[None] | None = None
 
     async def until_changed(self, job: Job) -> None:
@@ -46,6 +45,7 @@ class JobChanges:
         changed = asyncio.get_running_loop().create_future()
         place = (asking(), job.id)
         self._seen[place] = (_mark(job), changed)
+        self._came.set()
         if self._looking is None:
             # It looks for all: whoever hears of a change asks for it with its own token.
             with asked_by(None):
@@ -57,31 +57,41 @@ class JobChanges:
 
     async def _look(self) -> None:
         """Looks until there is nothing to look at."""
+        loop = asyncio.get_running_loop()
         try:
-            is_news, took_s = True, 0.0
-            while self._seen:
-                await asyncio.sleep(max(self._pace.pause_s(is_news=is_news), _SHARE * took_s))
-                began_at = asyncio.get_running_loop().time()
-                is_news = await self._look_once()
-                took_s = asyncio.get_running_loop().time() - began_at
+            with self._changes.looking():
+                while self._seen:
+                    number, began_at = self._changes.number, loop.time()
+                    self._came.clear()
+                    await self._look_once()
+                    await self._changes.rest(loop.time() - began_at)
+                    await self._until_needed(number)
         finally:
             self._looking = None
 
-    async def _look_once(self) -> bool:
-        ids = [*dict.fromkeys(id for _, id in self._seen)]
-        news = [await self._compare(part) for part in in_parts(ids, MAX_REQUEST_JOBS)]
-        return any(news)
-
-    async def _compare(self, ids: Sequence[UUID]) -> bool:
-        """Wakes those whose job has changed; answers whether any has."""
+    async def _until_needed(self, number: int) -> None:
+        """Until there was a change after this number, or another job to look at."""
+        either = [
+            asyncio.ensure_future(self._changes.after(number)),
+            asyncio.ensure_future(self._came.wait()),
+        ]
         try:
-            page = await self._connection.jobs(JobFilter(ids=tuple(ids), limit=len(ids)))
-        except LongshoreError:
-            return False  # a dispatcher that does not answer now is asked again
-        found = {job.id: _mark(job) for job in page.jobs}
-        is_news, asked = False, frozenset(ids)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in either:
+                one.cancel()
+
+    async def _look_once(self) -> None:
+        ids = [*dict.fromkeys(id for _, id in self._seen)]
+        for part in in_parts(ids, MAX_REQUEST_JOBS):
+            # A dispatcher that does not answer now is asked again.
+            with suppress(LongshoreError):
+                await self._compare(part)
+
+    async def _compare(self, ids: Sequence[UUID]) -> None:
+        """Wakes those whose job has changed."""
+        page = await self._connection.jobs(JobFilter(ids=tuple(ids), limit=len(ids)))
+        found, asked = {job.id: _mark(job) for job in page.jobs}, frozenset(ids)
         for (_, id), (mark, changed) in self._seen.items():
             if id in asked and not changed.done() and found.get(id) != mark:
                 changed.set_result(None)
-                is_news = True
-        return is_news

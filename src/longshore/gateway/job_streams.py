@@ -20,7 +20,6 @@ from longshore.errors import InvalidInput
 from longshore.gateway.jobs import is_cut
 from longshore.gateway.log_archiving import read_log
 from longshore.gateway.operation import Call, answer
-from longshore.gateway.pace import Pace
 from longshore.gateway.streams import END, Event, Events
 from longshore.model.job import HistoryEntry, Job
 from longshore.model.log import LogPage
@@ -61,17 +60,20 @@ async def _log_events(call: Call, ref: Ref, attempt: int | None, after: Place) -
     """The lines after a place, until there can be no more."""
 
     # A log has no shared look: each of its readers is at another place.
-    pace = Pace(call.settings)
-    while True:
-        page = await _page(call, ref, attempt, after)
-        for line in page.lines:
-            yield Event("line", jsonable.plain(line), _text((line.token, line.seq)))
-        after = page.after
-        if not page.more and is_over(page, attempt):
-            yield Event(END, {"state": page.state.value}, END)
-            return
-        if not page.more:
-            await asyncio.sleep(pace.pause_s(is_news=bool(page.lines)))
+    loop, changes = asyncio.get_running_loop(), call.gateway.streams.changes
+    with changes.looking():
+        while True:
+            number, began_at = changes.number, loop.time()
+            page = await _page(call, ref, attempt, after)
+            for line in page.lines:
+                yield Event("line", jsonable.plain(line), _text((line.token, line.seq)))
+            after = page.after
+            if not page.more and is_over(page, attempt):
+                yield Event(END, {"state": page.state.value}, END)
+                return
+            if not page.more:
+                await changes.rest(loop.time() - began_at)
+                await changes.after(number)
 
 
 async def _page(call: Call, ref: Ref, attempt: int | None, after: Place) -> LogPage:
@@ -105,7 +107,9 @@ async def stream_job(call: Call) -> Response:
 async def _job_events(call: Call, id: UUID, last: str | None) -> Events:
     told = _Told(last)
     streams = call.gateway.streams
-    news = streams.news(("job", id), lambda: call.connection.job(id), streams.changes.until_changed)
+    news = streams.news(
+        ("job", id), lambda: call.connection.job(id), streams.job_changes.until_changed
+    )
     async with aclosing(news):
         async for job in news:
             for event in told.events(job):

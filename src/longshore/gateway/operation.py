@@ -34,6 +34,7 @@ from longshore.gateway.bodies import JSON, NDJSON, OCTETS, Bodies, decoded, medi
 from longshore.gateway.file_keeping import FileKeeping
 from longshore.gateway.kinds import KnownKinds
 from longshore.gateway.meter import Meter
+from longshore.gateway.pages.layouts import Layouts
 from longshore.gateway.pages.lookout import Lookout
 from longshore.gateway.pages.throughput import Throughput
 from longshore.gateway.problems import UnsupportedMediaType
@@ -87,8 +88,10 @@ class Gateway:
         self.closing = asyncio.Event()
         """Set when the process is told to stop: what waits ends then."""
         self.streams = Streams(connection, settings, self.closing)
-        self.throughput = Throughput(connection)
+        idle_s = settings.stream_idle_poll_s
+        self.throughput = Throughput(connection, self.streams.changes, idle_s)
         self.lookout = Lookout(connection)
+        self.layouts = Layouts()
 
 
 class NoQuery(Struct, frozen=True):

@@ -19,10 +19,10 @@ from longshore.gateway.operation import Call, off_loop
 from longshore.wire.actor_messages import AwaitReplies, Send
 from longshore.wire.codec import encode, from_client
 from longshore.wire.file_messages import BlobRequest
-from longshore.wire.messages import Request, RerunGroup, RetryGroup, Wait
+from longshore.wire.messages import AwaitChange, Request, RerunGroup, RetryGroup, Wait
 from longshore.wire.web_messages import WebRequest
 
-_WAITS: Final = (Wait, AwaitReplies)
+_WAITS: Final = (Wait, AwaitReplies, AwaitChange)
 
 
 def _is_wait(request: Request) -> bool:
@@ -57,7 +57,7 @@ def _decoded(verb: str, data: bytes) -> Request:
 def _within_s(call: Call, request: Request) -> float:
     """How long a dispatcher may take to answer, beside what any request may take."""
     match request:
-        case Wait() | AwaitReplies() | Send():
+        case Wait() | AwaitReplies() | Send() | AwaitChange():
             if isnan(request.wait_s):
                 raise InvalidInput("wait_s is not a number; give seconds, 0 or more")
             return min(max(request.wait_s, 0.0), call.settings.max_long_poll_s)

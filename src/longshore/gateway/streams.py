@@ -1,8 +1,8 @@
 """Streams of server-sent events: a job's changes, a group's, a log, the queues.
 
-Dispatchers do not tell of changes, so the gateway looks: often while there is news, less often
-while there is none. All streams of one thing share one look, and all streamed jobs one request
-(`job_changes`). The events follow from what is seen.
+Dispatchers say that something has changed, not what (`changes`): then the gateway looks. All
+streams of one thing share one look, and all streamed jobs one request (`job_changes`). The events
+follow from what is seen.
 Events have ids, and a client that comes back sends the last one it got (`Last-Event-ID`).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -20,8 +20,8 @@ from longshore.client.connection import Connection
 from longshore.config import GatewaySettings
 from longshore.errors import LongshoreError, Unavailable
 from longshore.gateway.asking import asking
+from longshore.gateway.changes import Changes
 from longshore.gateway.job_changes import JobChanges
-from longshore.gateway.pace import Pace
 from longshore.gateway.problems import problem
 
 T = TypeVar("T")
@@ -56,30 +56,36 @@ class _Watch(Generic[T]):
         self,
         look: Callable[[], Awaitable[T]],
         until_changed: Callable[[T], Awaitable[None]] | None,
+        again_s: Callable[[], float | None],
     ) -> None:
         self._look = look
         self._until_changed = until_changed
+        self._again_s = again_s
         self._changed = asyncio.Condition()
         self.seen: T | LongshoreError | None = None
         self.number = 0
         self.watchers = 0
         self.task: asyncio.Task[None]
 
-    async def run(self, pace: Pace, longest_s: float | None = None) -> None:
-        """Looks until it is cancelled, each `longest_s` even if nothing changes."""
+    async def run(self, changes: Changes, longest_s: float | None = None) -> None:
+        """Looks until it is cancelled, whenever something has changed.
+
+        With `until_changed` it looks each `longest_s`, too.
+        """
         loop = asyncio.get_running_loop()
-        while True:
-            began_at = loop.time()
-            seen = await self._seen()
-            if is_news := seen != self.seen:
-                await self._tell(seen)
-            if self._until_changed is not None and not isinstance(seen, LongshoreError):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._until_changed(seen), longest_s)
-                continue
-            # What takes long to look at, such as a large group, is looked at less often.
-            took_s = loop.time() - began_at
-            await asyncio.sleep(max(pace.pause_s(is_news=is_news), 4 * took_s))
+        # `until_changed` counts as one who looks for all that use it.
+        with changes.looking() if self._until_changed is None else nullcontext():
+            while True:
+                number, began_at = changes.number, loop.time()
+                seen = await self._seen()
+                if seen != self.seen:
+                    await self._tell(seen)
+                if self._until_changed is not None and not isinstance(seen, LongshoreError):
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._until_changed(seen), longest_s)
+                    continue
+                await changes.rest(loop.time() - began_at)
+                await changes.after(number, self._again_s())
 
     async def _seen(self) -> T | LongshoreError:
         try:
@@ -116,7 +122,8 @@ class Streams:
         self._closing = closing
         self._open = 0
         self._watches: dict[Hashable, _Watch[Any]] = {}
-        self.changes = JobChanges(connection, Pace(settings))
+        self.changes = Changes(connection, settings)
+        self.job_changes = JobChanges(connection, self.changes)
 
     @property
     def open(self) -> int:
@@ -165,15 +172,15 @@ class Streams:
         key: Hashable,
         look: Callable[[], Awaitable[T]],
         until_changed: Callable[[T], Awaitable[None]] | None = None,
-        longest_s: float | None = None,
+        again_s: Callable[[], float | None] = lambda: None,
     ) -> AsyncGenerator[T, None]:
         """What a look sees, and again whenever it sees something else.
 
-        It looks again when `until_changed` returns, or else after a pause, of `longest_s` at most.
+        It looks again when `until_changed` returns; without that when anything has changed, or
+        after `again_s` of the last look, if that says when it has to.
         """
         # What one token's holder sees, another's may not.
-        pace = Pace(self._settings, longest_s)
-        with self._watching((asking(), key), look, until_changed, pace) as watch:
+        with self._watching((asking(), key), look, until_changed, again_s) as watch:
             number = 0
             while True:
                 number, seen = await watch.after(number)
@@ -185,14 +192,14 @@ class Streams:
         key: Hashable,
         look: Callable[[], Awaitable[T]],
         until_changed: Callable[[T], Awaitable[None]] | None,
-        pace: Pace,
+        again_s: Callable[[], float | None],
     ) -> Iterator[_Watch[T]]:
         watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[key] = _Watch(look, until_changed)
+            watch = self._watches[key] = _Watch(look, until_changed, again_s)
             # A token may be revoked although nothing changes.
             longest_s = None if asking() is None else self._settings.stream_idle_poll_s
-            watch.task = asyncio.create_task(watch.run(pace, longest_s))
+            watch.task = asyncio.create_task(watch.run(self.changes, longest_s))
         watch.watchers += 1
         try:
             yield watch

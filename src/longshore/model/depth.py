@@ -41,7 +41,7 @@ class LaneView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A lane that holds jobs, as it is shown: `counts` by state, ended jobs until they are pruned.
 
     `held_back` says what keeps its ready jobs from running (`core.blocking`); empty if none is
-    ready. `oldest_at` is as in `LaneDepth`.
+    ready. `oldest_at` is as in `LaneDepth`, `paused_at` as in `QueueView`.
     """
 
     queue: str
@@ -51,3 +51,4 @@ class LaneView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     counts: dict[str, int] = {}
     oldest_at: datetime | None = None
     held_back: str = ""
+    paused_at: datetime | None = None

@@ -154,15 +154,21 @@ class Group(Struct, frozen=True, kw_only=True):
     """Who is told when it has ended."""
     limit: JobLimit | None = None
     """What limits its jobs together, unless a rule for the key of the group does."""
+    stalled_at: datetime | None = None
+    """Since when it makes no progress though it could. Only a list of stalled groups says so."""
 
 
 class GroupFilter(Struct, frozen=True, omit_defaults=True):
-    """Which groups to list: those that match every given field, newest first, below `before`."""
+    """Which groups to list: those that match every given field, newest first, below `before`.
+
+    `stalled`: those alone that make no progress though they could, as the dispatcher saw.
+    """
 
     states: tuple[GroupState, ...] = ()
     name: str | None = None
     before: int | None = None
     limit: int = 50
+    stalled: bool = False
 
 
 class GroupProgress(Struct, frozen=True):

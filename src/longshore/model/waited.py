@@ -33,16 +33,25 @@ class WaitCause(StrEnum):
     UNKNOWN = "unknown"
 
 
+class WaitedTime(Struct, frozen=True):
+    """A time that a job waited, from when to when."""
+
+    since: datetime
+    until: datetime
+
+
 class Waited(Struct, frozen=True, omit_defaults=True):
     """For how many seconds a job waited for something. Of a limit, `key` is the key.
 
-    If it waits for it still, that is since then, and comes on top.
+    If it waits for it still, that is since then, and comes on top. `times` are the times that make
+    up these seconds.
     """
 
     cause: WaitCause
     s: float
     key: str = ""
     since: datetime | None = None
+    times: tuple[WaitedTime, ...] = ()
 
 
 class Stay(NamedTuple):

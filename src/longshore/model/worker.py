@@ -321,13 +321,15 @@ class Capacity(Struct, frozen=True, kw_only=True):
 class QueueView(Struct, frozen=True):
     """A queue: whether it is paused, and how many jobs it holds in each state.
 
-    `waited` is for how many seconds its jobs waited, all together, by cause (`core.queue_waits`).
+    `waited` is for how many seconds its jobs waited, all together, by cause (`core.queue_waits`);
+    `paused_at` since when it is paused.
     """
 
     name: str
     paused: bool
     counts: dict[str, int]
     waited: dict[str, float] = {}
+    paused_at: datetime | None = None
 
 
 class SessionKey(Struct, frozen=True, gc=False):

@@ -66,6 +66,8 @@ class Hint(StrEnum):
     ENDED = "ended"
     SENDS = "sends"
     """An application sent messages to actors in its own transaction."""
+    CHANGE = "change"
+    """Something changed that people may be looking at."""
 
 
 class Store(
@@ -315,3 +317,6 @@ class Store(
 
     def watch(self) -> AsyncIterator[Hint]:
         """Hints of what other processes did."""
+
+    def tell_others(self) -> None:
+        """Hints to other processes, soon, that something changed (`Hint.CHANGE`)."""

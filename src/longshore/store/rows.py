@@ -479,7 +479,8 @@ def read_worker(**columns: Any) -> WorkerView:
 def queue_views(
     totals: Iterable[tuple[str, str | None, int | None]],
     paused: Mapping[str, bool],
-    waits: Iterable[tuple[str, str, float]] = (),
+    waits: Iterable[tuple[str, str, float]],
+    paused_at: Mapping[str, datetime],
 ) -> list[QueueView]:
     """Queues by name: from their totals by state, and from those that were ever paused."""
     waited: dict[str, dict[str, float]] = {}
@@ -491,7 +492,9 @@ def queue_views(
         if state is not None and total:
             states[state] = total
     return [
-        QueueView(name, bool(paused.get(name)), counts[name], waited.get(name, {}))
+        QueueView(
+            name, bool(paused.get(name)), counts[name], waited.get(name, {}), paused_at.get(name)
+        )
         for name in sorted(counts)
     ]
 

@@ -551,6 +551,9 @@ class FaultyStore(FaultyAccess, FaultyBulks, FaultyFiles, FaultySchedules):
     async def explain(self, job: Job) -> Facts:
         return await self._call("explain", lambda: self.store.explain(job))
 
+    def tell_others(self) -> None:
+        self.store.tell_others()
+
     def watch(self) -> AsyncIterator[Hint]:
         """Passed on: hints may be lost anyway."""
         return self.store.watch()

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from random import Random
 from threading import RLock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID, uuid4
 
 from msgspec import structs
@@ -23,7 +23,9 @@ from longshore.core.group_words import in_states
 from longshore.core.why import Facts
 from longshore.dispatcher.actor_service import Caller
 from longshore.dispatcher.bulk_service import Turn
+from longshore.dispatcher.changes import Changes
 from longshore.dispatcher.ends import Decisions
+from longshore.dispatcher.noticed_store import noticed
 from longshore.dispatcher.requests import failed, perform
 from longshore.dispatcher.service import Answer, Service
 from longshore.dispatcher.waiters import Waiter, Waiters
@@ -32,7 +34,7 @@ from longshore.model.actor import Message, NewActor, Reply, Sent
 from longshore.model.attempt import Attempt
 from longshore.model.bulk import BulkAdvance
 from longshore.model.ends import End, PutAside
-from longshore.model.group import GroupPart, GroupState, GroupSubmitted
+from longshore.model.group import Group, GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import ANY_TARGET, Ended, Job, JobState, LogEntry, Refused, Submission
 from longshore.model.reports import Report
 from longshore.model.worker import (
@@ -98,7 +100,8 @@ class InlineDispatcher:
 
     def __init__(self, handlers: Callable[[], Handlers], on_cancel: Callable[[UUID], None]) -> None:
         self.clock = StillClock()
-        self.store = MemoryStore(self.clock.utc)
+        self._changes = Changes()
+        self.store = cast(MemoryStore, noticed(MemoryStore(self.clock.utc), self._changes))
         self._handlers = handlers
         self._on_cancel = on_cancel
         self._settings = DispatcherSettings()
@@ -132,6 +135,14 @@ class InlineDispatcher:
 
     def check_lane(self, job: Submission, caller: Caller) -> None:
         """There may be any number of lanes."""
+
+    async def changed_after(self, number: int, wait_s: float) -> int:
+        """How many changes there were by now: a kit never waits."""
+        return self._changes.number
+
+    async def stalled_groups(self, most: int) -> list[Group]:
+        """None: a kit has no duty that looks for them."""
+        return []
 
     def kinds(self) -> dict[str, KindInfo]:
         """What the apps have by now."""

@@ -218,7 +218,13 @@ class MemoryReads:
         names = {*self._paused, *(lane.queue for lane in await self.lanes())}
         counts = {name: Counter(state for queue, state in found if queue == name) for name in names}
         return [
-            QueueView(one, self._paused.get(one, False), counts[one], {**self._queue_waits[one]})
+            QueueView(
+                one,
+                self._paused.get(one, False),
+                counts[one],
+                {**self._queue_waits[one]},
+                self._pauses[one][-1].since if self._paused.get(one) else None,
+            )
             for one in sorted(names)
         ]
 
@@ -290,6 +296,10 @@ class MemoryReads:
                 watcher.clear()
         finally:
             self._watchers.remove(watcher)
+
+    def tell_others(self) -> None:
+        """Hints to all who watch that something changed."""
+        self._hint(Hint.CHANGE)
 
     def _drop_job(self, row: JobRow) -> None:
         """Removes a job with its logs."""

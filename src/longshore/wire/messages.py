@@ -75,6 +75,8 @@ from longshore.model.worker import (
 from longshore.model.worker import MachineInfo as MachineInfo
 from longshore.model.worker import Stats as Stats
 from longshore.wire.actor_messages import Numbered as Numbered
+from longshore.wire.change_messages import AwaitChange as AwaitChange
+from longshore.wire.change_messages import ChangeMark as ChangeMark
 from longshore.wire.file_messages import BlobRequest
 from longshore.wire.greeting import HelloAnswer as HelloAnswer
 from longshore.wire.lane_messages import ListLanes as ListLanes
@@ -553,6 +555,7 @@ ClientRequest = (
     | ListRunTimes
     | ListQueues
     | ListLanes
+    | AwaitChange
     | Pause
     | Prune
     | Hello
@@ -588,6 +591,7 @@ ANSWERS: Final[dict[type, Any]] = {
     ListRunTimes: tuple[RunTime, ...],
     ListQueues: tuple[QueueView, ...],
     ListLanes: tuple[LaneView, ...],
+    AwaitChange: ChangeMark,
     Pause: None,
     Prune: Pruned,
     Hello: HelloAnswer,

@@ -173,6 +173,8 @@ class FakeDispatcher:
                 ]
             case messages.Retry():
                 return [messages.RetryAnswer(r, _id(r), RetryVerdict.RETRIED) for r in request.jobs]
+            case messages.AwaitChange():
+                return messages.ChangeMark(UUID(int=1), 0)
             case messages.Hello():
                 return messages.HelloAnswer(1, "fake", UUID(int=1), NOW)
             case messages.ListJobs():

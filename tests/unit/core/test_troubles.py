@@ -11,6 +11,7 @@ from longshore.core.blocking import Cause, lane_views
 from longshore.core.lanes import lane_of
 from longshore.core.troubles import About, SeenDispatcher, troubles
 from longshore.model.depth import LaneDepth, LaneView
+from longshore.model.group import Group, GroupState
 from longshore.model.job import Job, JobState
 from longshore.model.limits import KeyView, Rate
 from longshore.model.schedule import NewSchedule, Schedule, ScheduleState, Spec, Timing
@@ -49,6 +50,40 @@ def test_a_paused_queue_with_jobs_and_one_without() -> None:
     ]
 
 
+def test_a_paused_queue_says_since_when_it_is_paused_not_since_when_jobs_wait() -> None:
+    paused_at = AT - timedelta(days=1)
+    held = lane(paused=True, counts={"ready": 2}, paused_at=paused_at)
+    [found, _] = troubles([held], (), ())
+    assert (found.about, found.since) == (About.QUEUES, paused_at)
+
+
+def test_a_group_that_makes_no_progress_though_it_could() -> None:
+    group = Group(
+        id=UUID(int=1),
+        number=7,
+        name="nightly",
+        state=GroupState.RUNNING,
+        jobs=3,
+        fail_fast=False,
+        labels=(),
+        created_at=AT,
+        stalled_at=AT,
+    )
+    [found, _] = troubles((), (), (), stalled=[group])
+    assert found.words == "group 7 (nightly) makes no progress though it could"
+    assert (found.about, found.query, found.since, found.grave) == (About.GROUPS, "7", AT, True)
+
+
+def test_a_key_whose_rate_keeps_jobs_waiting() -> None:
+    rate = Rate(100, 60.0, 20)
+    waits = KeyView("tenant=a", rate=rate, is_waited_for=True, next_at=AT)
+    idle = KeyView("tenant=b", rate=rate, is_waited_for=False, next_at=AT)
+    found = troubles((), (), (), keys=[waits, idle])
+    assert [one.words for one in found if one.about is About.LIMITS] == [
+        "key tenant=a is at its rate (100/min), and jobs wait for it"
+    ]
+
+
 def test_a_silent_dispatcher_comes_first() -> None:
     unserved = lane(counts={"ready": 1}, held_back=Cause.NO_WORKER.value)
     words = told(unserved, dispatchers=(SeenDispatcher("a", False, 9.0),))
@@ -73,8 +108,7 @@ def test_lanes_say_what_holds_them_back() -> None:
 
 def test_a_key_that_is_full_and_waited_for() -> None:
     full = KeyView("tenant=a", 2, held=2, is_waited_for=True, full_at=AT)
-    paced = KeyView("api=maps", rate=Rate(1, 60.0), is_waited_for=True, next_at=AT)
-    [found] = [one for one in troubles((), (), (), [full, paced]) if one.about is About.LIMITS]
+    [found] = [one for one in troubles((), (), (), [full]) if one.about is About.LIMITS]
     assert found.words == "key tenant=a is full (2 of 2 in use), and jobs wait for it"
     assert (found.since, found.grave) == (AT, False)
 

@@ -6,12 +6,14 @@ import asyncio
 
 from msgspec import structs
 
-from longshore.model.group import GroupPart, GroupState
+from longshore.model.group import GroupFilter, GroupPart, GroupState
 from longshore.model.job import Ended, JobState
 from longshore.testing.builders import a_group
+from longshore.wire import messages as m
 
 from .stage import Stage, StagedWorker
 from .test_groups import runs, submit, wait
+from .test_rare_orders import pass_time
 from .test_stories import tell
 
 STALL_S = 30.0
@@ -60,5 +62,27 @@ def test_a_group_that_stands_still_is_left_alone_by_default() -> None:
         group = await stage.model.group(part.head.id)
         assert group is not None
         assert group.state is GroupState.RUNNING
+
+    tell(story)
+
+
+def test_a_group_that_stands_still_is_listed_until_it_goes_on() -> None:
+    async def listed(stage: Stage) -> list[int]:
+        answer = await stage.client().ask(m.ListGroups(4, GroupFilter(stalled=True)))
+        return [one.number for one in answer if one.stalled_at]  # type: ignore[attr-defined]
+
+    async def story(stage: Stage) -> None:
+        worker, part = await standing_still(stage, "log")
+        assert await listed(stage) == []
+        await pass_time(stage, STALL_S + 2 * WATCH_S + 1.0)
+        group = await stage.model.group(part.head.id)
+        assert group is not None
+        assert await listed(stage) == [group.number]
+        row = stage.model._jobs[part.nodes[0].job.id]
+        row.job = structs.replace(row.job, state=JobState.READY)
+        await runs(stage, worker, part, "a")
+        worker.jobs.succeed()
+        await pass_time(stage, 2 * WATCH_S)
+        assert await listed(stage) == []
 
     tell(story)

@@ -68,6 +68,8 @@ class Line:
         if isinstance(request, messages.Wait):
             self._on_wait()
             self._look(request, loop.time() + request.wait_s)
+        elif isinstance(request, messages.AwaitChange):
+            self._look_for_change(request, loop.time() + request.wait_s)
         elif type(request) in self._replies:
             answer = self._replies[type(request)]
             self._tell(self._scripted(request, answer(request) if callable(answer) else answer))
@@ -88,6 +90,14 @@ class Line:
             self._tell(answer)
         else:
             loop.call_later(LOOK_S, self._look, request, until)
+
+    def _look_for_change(self, request: messages.AwaitChange, until: float) -> None:
+        answer = codec.to_client.decode(self._kit.dispatcher.answer(codec.encode(request)))
+        loop = asyncio.get_running_loop()
+        if codec.answer_to(request, answer) != request.seen or loop.time() >= until:  # type: ignore[arg-type]
+            self._tell(codec.ok(request.rid, codec.answer_to(request, answer)))  # type: ignore[arg-type]
+        elif not self._is_closed:
+            loop.call_later(LOOK_S, self._look_for_change, request, until)
 
     def _tell(self, frames: list[bytes]) -> None:
         asyncio.get_running_loop().call_soon(self._heard, [(b"", frames)])

@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
+
+from msgspec import structs
 
 from longshore.core.lanes import lane_of
 from longshore.core.stalls import (
     MOST_TOLD,
+    STALLED,
+    WATCHED,
     GroupWatch,
     Policy,
     stall_words,
@@ -43,6 +48,8 @@ class StalledGroups:
         self._ring = ring
         self._watch = GroupWatch(self._stall_s)
         self._after = 0
+        self._since: dict[int, datetime] = {}
+        """When each of the stalled groups made its last progress, by its number."""
 
     async def look(self) -> None:
         """Compares the progress of some groups, and examines those without any."""
@@ -56,6 +63,17 @@ class StalledGroups:
             group = await self._store.group(number)
             if group is not None:
                 await self._examine(group)
+
+    async def found(self, most: int) -> list[Group]:
+        """The newest groups that make no progress though they could, as far as it saw."""
+        stalled = sorted(self._watch.stalled(), reverse=True)
+        self._since = {number: self._since[number] for number in stalled}
+        groups = [await self._store.group(number) for number in stalled[: max(0, most)]]
+        return [
+            structs.replace(one, stalled_at=self._since[one.number])
+            for one in groups
+            if one is not None and one.state in WATCHED
+        ]
 
     async def _examine(self, group: Group) -> None:
         alive = [worker.info for worker in await self._store.workers() if worker.alive]
@@ -92,7 +110,8 @@ class StalledGroups:
         self, group: Group, findings: Sequence[Finding], alive: Sequence[WorkerInfo]
     ) -> None:
         idle_s = self._idle_s(group)
-        if self._watch.is_news(group.number, "stalled"):
+        self._since[group.number] = self._clock.utc() - timedelta(seconds=idle_s)
+        if self._watch.is_news(group.number, STALLED):
             jobs = await self._jobs(findings)
             words = stall_words(group, idle_s, findings, jobs, alive)
             log.error("%s\n%s", words, _ADVICE[self._policy], extra={"group": group.id})

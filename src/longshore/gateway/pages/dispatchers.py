@@ -18,6 +18,8 @@ from longshore.gateway.pages.page import Page, Regions, View
 from longshore.model.worker import WorkerView
 from longshore.wire.messages import DispatcherAnswer
 
+LEASE_LOOK_S: Final = 5.0
+"""How often leases are looked at: a dispatcher that falls silent changes nothing."""
 _MOST_NAMED: Final = 12
 """So many of the workers that a dispatcher attends are named."""
 
@@ -129,4 +131,5 @@ DISPATCHERS: Final = Page(
     title=lambda _: "Dispatchers",
     look=look,
     show=show,
+    again_s=lambda _: LEASE_LOOK_S,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final, Literal
@@ -16,10 +15,11 @@ from longshore.client.neighbours import MAX_PATH_JOBS
 from longshore.core.access import Right
 from longshore.core.group_words import shown_counts, shown_state
 from longshore.core.grown import with_scopes
-from longshore.core.layout import Layout, lay_out
-from longshore.core.outlook import about, cost, critical_path, remaining
+from longshore.core.layout import Layout
+from longshore.core.outlook import about, critical_path, lost_with, remaining
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
+from longshore.gateway.pages.comparison import Comparison, compared, comparison
 from longshore.gateway.pages.gantt import MOST_JOBS, gantt
 from longshore.gateway.pages.graph import Drawn, graph, states
 from longshore.gateway.pages.groups import progress
@@ -32,11 +32,13 @@ MOST_WHOLE: Final = 2_000
 """A group with more jobs is folded, unless somebody wants it whole."""
 MOST_DRAWN: Final = 5_000
 """A group with more jobs is always folded."""
-_THREAD_JOBS: Final = 300
 _MOST_FAILED: Final = 8
 _MOST_WEIGHED: Final = 100
 """Of so many failed jobs it is looked what each kept from running."""
 _MOST_PATH: Final = 12
+_MOST_LOST: Final = 20
+"""So many of those are named that could not run because of one."""
+_FAILED: Final = (JobState.FAILED, JobState.DEPENDENCY_FAILED, JobState.CANCELLED)
 _KEYS: Final = ("+", "−", "fit")
 
 
@@ -44,14 +46,18 @@ class GroupQuery(Struct, frozen=True):
     """How to draw the graph."""
 
     fold: Literal["yes", "no", ""] = ""
+    only: Literal["failed", ""] = ""
+    """`failed`: what failed, what could not run because of it, and what was cancelled."""
+    compare: Literal["before", ""] = ""
+    """`before`: with the last run of its name."""
 
 
 class Failure(Struct, frozen=True):
-    """A job that failed, and how many could not run because of it."""
+    """A job that failed, and those that could not run because of it."""
 
     key: str
     job: Job
-    lost: int
+    lost: Sequence[NodeView]
 
 
 class Seen(Struct, frozen=True):
@@ -66,6 +72,8 @@ class Seen(Struct, frozen=True):
     """How long it will still take, about; empty if nothing tells."""
     failed: Sequence[Failure]
     ran: Sequence[Job]
+    query: GroupQuery
+    comparison: Comparison | None
 
 
 async def look(call: Call) -> Seen:
@@ -74,23 +82,34 @@ async def look(call: Call) -> Seen:
     group = await connection.group(call.ref("group"))
     async with aclosing(connection.all_nodes(group.id)) as coming:
         nodes = [structs.replace(one, state=shown_state(one)) async for one in coming]
-    folded = _is_folded(call.query(GroupQuery).fold, len(nodes))
-    layout = await _laid_out(nodes, folded)
+    query = call.query(GroupQuery)
+    drawn = _those_that_failed(nodes) if query.only else nodes
+    folded = _is_folded(query.fold, len(drawn))
+    layout = await call.gateway.layouts.of(group.id, drawn, folded=folded, part=query.only)
     path, left = await _outlook(call, group, nodes)
     failed, ran = await all_of([_failed(call, nodes), _ran(call, group)])
-    return Seen(group, nodes, layout, folded, path, left, failed, ran)
+    since = await compared(call, group, nodes) if query.compare else None
+    return Seen(group, nodes, layout, folded, path, left, failed, ran, query, since)
+
+
+def _those_that_failed(nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+    """What did not go well, with the edges between."""
+    kept = {node.key for node in nodes if node.state in _FAILED}
+    return [
+        structs.replace(
+            node,
+            after=tuple(key for key in node.after if key in kept),
+            scope=node.scope if node.scope in kept else None,
+        )
+        for node in nodes
+        if node.key in kept
+    ]
 
 
 def _is_folded(wanted: str, jobs: int) -> bool:
     if jobs > MOST_DRAWN or not wanted:
         return jobs > MOST_WHOLE
     return wanted == "yes"
-
-
-async def _laid_out(nodes: Sequence[NodeView], folded: bool) -> Layout:
-    if len(nodes) < _THREAD_JOBS:
-        return lay_out(nodes, folded=folded)
-    return await asyncio.to_thread(lay_out, nodes, folded=folded)
 
 
 async def _outlook(
@@ -110,8 +129,8 @@ async def _failed(call: Call, nodes: Sequence[NodeView]) -> Sequence[Failure]:
     failed = [node for node in nodes if node.state is JobState.FAILED][:_MOST_WEIGHED]
     if not failed:
         return ()
-    costs = [(cost(nodes, node.key, fail_fast=False).could_not_run, node) for node in failed]
-    costs.sort(key=lambda one: -one[0])
+    costs = [(lost_with(nodes, node.key), node) for node in failed]
+    costs.sort(key=lambda one: -len(one[0]))
     worst = costs[:_MOST_FAILED]
     wanted = JobFilter(ids=tuple(node.job for _, node in worst), limit=len(worst))
     jobs = {job.id: job for job in (await call.connection.jobs(wanted)).jobs}
@@ -127,11 +146,12 @@ def show(seen: Seen, view: View) -> Regions:
     return {
         "head": _head(seen, view),
         "failed": _failures(seen, view),
+        "compare": comparison(seen.comparison, view) if seen.comparison else NOTHING,
         "gates": _gates(seen, view),
         "graph": _graph(seen, view),
         "states": h("div", hidden=True, data_states=states(seen.layout)),
         "gantt": _chart(seen, view),
-        "facts": _facts(seen.group, view),
+        "facts": _facts(seen, view),
     }
 
 
@@ -201,7 +221,7 @@ def _failures(seen: Seen, view: View) -> Html:
             parts.job_link(view.root, one.job.number),
             one.key,
             h("span", parts.error_words(one.job.error), class_="error") if one.job.error else None,
-            f"{one.lost:,} could not run" if one.lost else "",
+            _lost(one.lost, view),
             parts.when(one.job.ended_at),
         ]
         for one in seen.failed
@@ -213,6 +233,18 @@ def _failures(seen: Seen, view: View) -> Html:
     more = h("p", h("a", f"all {all_failed:,} that failed", href=where))
     rest = more if all_failed > len(rows) else None
     return h("section", h("h2", "What failed"), body, rest, class_="card bad")
+
+
+def _lost(nodes: Sequence[NodeView], view: View) -> Html | None:
+    """Those that could not run because of one, folded."""
+    if not nodes:
+        return None
+    links = [
+        h("li", parts.job_link(view.root, node.number, node.key)) for node in nodes[:_MOST_LOST]
+    ]
+    more = len(nodes) - _MOST_LOST
+    rest = h("li", f"and {more:,} more", class_="muted") if more > 0 else None
+    return h("details", h("summary", f"{len(nodes):,} could not run"), h("ul", links, rest))
 
 
 def _gates(seen: Seen, view: View) -> Html:
@@ -257,6 +289,7 @@ def _graph(seen: Seen, view: View) -> Html:
             )
         ),
         _fold_link(seen, view),
+        _only_link(seen, view),
     ]
     extent = f"{seen.layout.jobs:,} jobs, {len(seen.layout.edges):,} edges"
     words = h("span", f"{extent}, alike ones as one" if seen.folded else extent, class_="muted")
@@ -265,12 +298,26 @@ def _graph(seen: Seen, view: View) -> Html:
 
 
 def _fold_link(seen: Seen, view: View) -> Html | None:
-    here = parts.url(view.root, "groups", seen.group.number)
-    if seen.folded and len(seen.nodes) <= MOST_DRAWN:
-        return h("a", "Show every job", href=f"{here}?fold=no")
-    if not seen.folded and len(seen.nodes) > len(_KEYS) * 7:
-        return h("a", "Show alike jobs as one", href=f"{here}?fold=yes")
+    if seen.folded and seen.layout.jobs <= MOST_DRAWN:
+        return h("a", "Show every job", href=_here(seen, view, fold="no"))
+    if not seen.folded and seen.layout.jobs > len(_KEYS) * 7:
+        return h("a", "Show alike jobs as one", href=_here(seen, view, fold="yes"))
     return None
+
+
+def _only_link(seen: Seen, view: View) -> Html | None:
+    if seen.query.only:
+        return h("a", "Show all jobs", href=_here(seen, view, only=""))
+    if not any(node.state in _FAILED for node in seen.nodes):
+        return None
+    return h("a", "Only what failed", href=_here(seen, view, only="failed"))
+
+
+def _here(seen: Seen, view: View, **changes: str) -> str:
+    """The address of this page, otherwise shown."""
+    given = {**structs.asdict(seen.query), **changes}
+    kept = {name: value for name, value in given.items() if value}
+    return parts.url(view.root, "groups", seen.group.number, **kept)
 
 
 def _chart(seen: Seen, view: View) -> Html:
@@ -286,7 +333,8 @@ def _chart(seen: Seen, view: View) -> Html:
     return parts.section(title, chart)
 
 
-def _facts(group: Group, view: View) -> Html:
+def _facts(seen: Seen, view: View) -> Html:
+    group = seen.group
     of = None if group.run_of is None else parts.group_link(view.root, group.run_of)
     same = f"{view.root}groups/{parts.url('', name=group.name)}"
     return parts.section(
@@ -302,10 +350,15 @@ def _facts(group: Group, view: View) -> Html:
                 ("cancelled by", group.cancelled_by),
                 ("labels", ", ".join(group.labels)),
                 ("same name", h("a", f"all runs of {group.name}", href=same)),
+                ("the run before", None if seen.comparison else _compare_link(seen, view)),
                 ("id", h("code", str(group.id))),
             ]
         ),
     )
+
+
+def _compare_link(seen: Seen, view: View) -> Html:
+    return h("a", "what is different since", href=_here(seen, view, compare="before"))
 
 
 GROUP: Final = Page(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -27,6 +26,7 @@ from longshore.gateway.pages import parts
 from longshore.gateway.pages.html import NOTHING, Html, h, joined
 from longshore.gateway.pages.jobs import progress
 from longshore.gateway.pages.page import Page, Regions, View
+from longshore.gateway.pages.timeline import timeline
 from longshore.gateway.pages.tree import tree
 from longshore.model.group import Group, NodeView
 from longshore.model.job import HistoryEntry, Job, JobState, Options
@@ -75,7 +75,7 @@ def show(seen: Seen, view: View) -> Regions:
     job = seen.job
     return {
         "head": _head(seen, view),
-        "life": _life(job),
+        "life": timeline(job),
         "error": _error(job),
         "facts": _facts(seen, view),
         "values": _values(job, view),
@@ -137,50 +137,6 @@ def _another(job: Job) -> Html:
 
 
 # its life
-
-
-def _life(job: Job) -> Html:
-    """How long it was in each state, as a bar; the last state goes on."""
-    spans = [
-        (one.state.value, max(0.0, (two.at - one.at).total_seconds()))
-        for one, two in pairwise(job.history)
-    ]
-    total = sum(seconds for _, seconds in spans)
-    if not spans:
-        return NOTHING
-    x, shown = 0.0, []
-    least = total / 200 or 1.0
-    whole = sum(max(least, seconds) for _, seconds in spans)
-    for name, seconds in spans:
-        width = 100 * max(least, seconds) / whole
-        words = h("title", f"{name.replace('_', ' ')} for {span(seconds)}")
-        shown.append(
-            h("rect", words, x=f"{x:.2f}", width=f"{width:.2f}", height=10, class_=f"f-{name}")
-        )
-        x += width
-    label = "; ".join(f"{name} {span(seconds)}" for name, seconds in spans)
-    drawn = h(
-        "svg",
-        shown,
-        viewbox="0 0 100 10",
-        preserveAspectRatio="none",
-        class_="life",
-        role="img",
-        aria_label=f"Its life so far: {label}",
-    )
-    return h("div", drawn, _summed(spans), class_="card life-card")
-
-
-def _summed(spans: Sequence[tuple[str, float]]) -> Html:
-    totals: dict[str, float] = {}
-    for name, seconds in spans:
-        totals[name] = totals.get(name, 0.0) + seconds
-    words = [
-        h("span", h("i", class_=f"dot f-{name}"), f"{name.replace('_', ' ')} {span(seconds)}")
-        for name, seconds in totals.items()
-        if JobState(name) not in TERMINAL
-    ]
-    return h("p", words, class_="legend")
 
 
 def _history(history: Sequence[HistoryEntry], names: Mapping[str, str]) -> Html:

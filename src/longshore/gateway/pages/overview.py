@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from longshore.client.connection import all_of
+from longshore.client.neighbours import MAX_PATH_JOBS
 from longshore.core.access import is_whole
 from longshore.core.capacity import capacity
 from longshore.core.job_query import LIVE, term
@@ -17,9 +18,11 @@ from longshore.gateway.asking import asking
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
 from longshore.gateway.pages.actors import actors_url
+from longshore.gateway.pages.groups import progress
 from longshore.gateway.pages.html import Html, h, joined
 from longshore.gateway.pages.lookout import Sight
 from longshore.gateway.pages.page import Page, Regions, View, view_of
+from longshore.gateway.pages.throughput import EVERY_S
 from longshore.model.depth import LaneView
 from longshore.model.group import Group, GroupFilter, GroupState
 from longshore.model.job import Job, JobFilter, JobState
@@ -44,13 +47,14 @@ class Seen(Struct, frozen=True):
 async def look(call: Call) -> Seen:
     """Asks for all that the overview shows."""
     connection = call.connection
-    lanes, workers, dispatchers, failed, groups = await all_of(
+    lanes, workers, dispatchers, failed, groups, stalled = await all_of(
         [
             connection.lanes(),
             connection.workers(),
             connection.dispatchers(),
             connection.jobs(JobFilter((JobState.FAILED,), limit=_NEWEST)),
             _groups(call),
+            _stalled(call),
         ]
     )
     seen = [SeenDispatcher(one.name, one.alive, one.silent_s) for one in dispatchers]
@@ -60,7 +64,7 @@ async def look(call: Call) -> Seen:
         lanes,
         capacity(own),
         sum(one.alive for one in own),
-        troubles(lanes, workers, seen, sight.keys, sight.paused, sight.turns),
+        troubles(lanes, workers, seen, sight.keys, sight.paused, sight.turns, stalled),
         failed.jobs,
         groups,
         await _rates(call),
@@ -72,7 +76,19 @@ async def _groups(call: Call) -> Sequence[Group]:
     if not is_whole((await view_of(call)).asker.scope):
         return ()
     wanted = (GroupState.RUNNING, GroupState.PAUSED, GroupState.CANCELLING)
-    return await call.connection.groups(GroupFilter(wanted, limit=_NEWEST))
+    found = await call.connection.groups(GroupFilter(wanted, limit=_NEWEST))
+    counted = [group.id for group in found if group.jobs <= MAX_PATH_JOBS]
+    whole = {one.id: one for one in await all_of(call.connection.group(id) for id in counted)}
+    return [whole.get(group.id, group) for group in found]
+
+
+async def _stalled(call: Call) -> Sequence[Group]:
+    """The newest groups that make no progress though they could."""
+    if not is_whole((await view_of(call)).asker.scope):
+        return ()
+    found = await call.connection.groups(GroupFilter(limit=_NEWEST, stalled=True))
+    # An older dispatcher lists all groups.
+    return [group for group in found if group.stalled_at is not None]
 
 
 async def _sight(call: Call) -> Sight:
@@ -138,6 +154,8 @@ def _place(one: Trouble, view: View) -> str:
             return actors_url(view.root, one.query, "running")
         case About.SCHEDULES:
             return parts.url(view.root, "schedules", one.query)
+        case About.GROUPS:
+            return parts.url(view.root, "groups", one.query)
         case _:
             return view.root + _PLACES[one.about]
 
@@ -299,16 +317,27 @@ def _groups_going_on(groups: Sequence[Group], view: View) -> Html:
             parts.group_link(view.root, group.number),
             parts.group_link(view.root, group.number, group.name),
             parts.state(group.state),
+            progress(group),
             parts.number(group.jobs),
             parts.when(group.created_at),
         ]
         for group in groups
     ]
-    heads = ("group#", "name", "state", "jobs#", "submitted")
+    heads = ("group#", "name", "state", "progress", "jobs#", "submitted")
     body = parts.table(heads, rows, "Groups that go on", empty="no group goes on")
     return parts.section("Groups that go on", body)
 
 
+def again_s(seen: Seen) -> float | None:
+    """Until no job ends any more, the rate falls although nothing changes."""
+    return EVERY_S if seen.rates and seen.rates[-1] else None
+
+
 OVERVIEW: Final = Page(
-    path="/", id="page_overview", title=lambda _: "Overview", look=look, show=show
+    path="/",
+    id="page_overview",
+    title=lambda _: "Overview",
+    look=look,
+    show=show,
+    again_s=again_s,
 )

@@ -29,8 +29,6 @@ from longshore.gateway.streams import EVENT_STREAM, Event, Events
 
 T = TypeVar("T")
 
-LONGEST_S: Final = 1.0
-"""The longest pause between two looks at a page that is open somewhere."""
 Regions = Mapping[str, Html]
 """The pieces of a page by their names, in order. The names are ids in the document."""
 
@@ -68,6 +66,8 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
     """Its regions. It is pure, and knows no clock."""
     once: Callable[[Call, T, View], Awaitable[Html]] | None = None
     """What comes last, and does not change with the rest."""
+    again_s: Callable[[T], float | None] = lambda seen: None
+    """In how many seconds it is looked at again although nothing has changed, if that is needed."""
     query: type[Struct] = NoQuery
     needs: Right = Right.READ
 
@@ -102,7 +102,7 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
         rendering = _Rendering(self, call, view)
         shown: dict[str, Html] = {}
         key = ("page", call.request.url.path, call.request.url.query)
-        news = call.gateway.streams.news(key, rendering.look, longest_s=LONGEST_S)
+        news = call.gateway.streams.news(key, rendering.look, again_s=rendering.again_s)
         async with aclosing(news):
             async for regions in news:
                 changed = {
@@ -129,6 +129,10 @@ class _Rendering(Generic[T]):
         if seen != self._seen:
             self._regions, self._seen = self._page.show(seen, self._view), seen
         return self._regions
+
+    def again_s(self) -> float | None:
+        """In how many seconds to look again although nothing has changed, if that is needed."""
+        return None if self._seen is None else self._page.again_s(self._seen)
 
 
 def _region(name: str, html: Html) -> Html:

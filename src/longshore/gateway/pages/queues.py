@@ -57,7 +57,7 @@ def _queues(seen: Seen, view: View) -> Html:
         rows.append(
             [
                 h("a", queue.name, href=parts.jobs_url(view.root, term("queue", queue.name))),
-                parts.state("paused") if queue.paused else None,
+                _paused(queue),
                 parts.number(counts["ready"]),
                 parts.since(oldest.get(queue.name)) if counts["ready"] else None,
                 parts.number(counts["running"] + counts["cancelling"]),
@@ -70,6 +70,12 @@ def _queues(seen: Seen, view: View) -> Html:
         )
     heads = ("queue", "", "ready#", "oldest", "running#", "later#", "succeeded#", "failed#")
     return parts.table((*heads, "ended#", " "), rows, "Queues", empty="no job has come yet")
+
+
+def _paused(queue: QueueView) -> Html | None:
+    if not queue.paused:
+        return None
+    return joined(parts.state("paused"), " ", parts.since(queue.paused_at))
 
 
 def _button(queue: QueueView) -> Html:

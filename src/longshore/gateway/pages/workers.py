@@ -22,6 +22,8 @@ from longshore.model.job import Job, JobFilter
 from longshore.model.worker import WorkerView, slot_words
 
 _NEWEST: Final = 30
+BEAT_S: Final = 5.0
+"""How often their load is looked at: it changes without a change of any job."""
 
 
 class Seen(Struct, frozen=True):
@@ -165,7 +167,12 @@ def show_one(seen: OneSeen, view: View) -> Regions:
 
 
 WORKERS: Final = Page(
-    path="/workers/", id="page_workers", title=lambda _: "Workers", look=look, show=show
+    path="/workers/",
+    id="page_workers",
+    title=lambda _: "Workers",
+    look=look,
+    show=show,
+    again_s=lambda _: BEAT_S,
 )
 WORKER: Final = Page(
     path="/workers/{id}",
@@ -173,4 +180,5 @@ WORKER: Final = Page(
     title=lambda seen: f"Worker {seen.worker.info.name}",
     look=look_at,
     show=show_one,
+    again_s=lambda seen: BEAT_S if seen.worker.alive else None,
 )

@@ -63,7 +63,7 @@ def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation
     for run in runs(sound.items):
         taken += yield from _take(run)
     if notify and taken:
-        yield Ask(_NOTIFY, [f"{_SENDER} {Hint.WORK.value}"])
+        yield Ask(_NOTIFY, [f"{_SENDER} {Hint.WORK.value} {Hint.CHANGE.value}"])
     return sound.answers(taken)
 
 
@@ -79,7 +79,7 @@ def enqueue_sends(messages: Sequence[Message], *, notify: bool = False) -> Sendi
     ]
     yield Ask(ENQUEUE_SENDS, columns)
     if notify and messages:
-        yield Ask(_NOTIFY, [f"{_SENDER} {Hint.SENDS.value}"])
+        yield Ask(_NOTIFY, [f"{_SENDER} {Hint.SENDS.value} {Hint.CHANGE.value}"])
 
 
 def _take(items: list[Item]) -> Conversation:

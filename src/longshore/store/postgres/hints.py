@@ -19,6 +19,8 @@ from longshore.store.postgres.connections import Address, Connection
 
 CHANNEL: Final = "longshore"
 PAUSE_S: Final = 0.02
+RUMOUR_S: Final = 0.1
+"""How often others are told of what only those who look at it wait for."""
 POLL_S: Final = 0.5
 PING_S: Final = 10.0
 FIRST_RETRY_S: Final = 0.1
@@ -26,11 +28,14 @@ LAST_RETRY_S: Final = 5.0
 
 
 class Sender:
-    """Tells others, at most once in `PAUSE_S`. A hint that cannot be sent is lost."""
+    """Tells others, at most once in `pause_s`. A hint that cannot be sent is lost."""
 
-    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
-        self.name = uuid4().hex
+    def __init__(
+        self, send: Callable[[str], Awaitable[None]], name: str = "", pause_s: float = PAUSE_S
+    ) -> None:
+        self.name = name or uuid4().hex
         self._send = send
+        self._pause_s = pause_s
         self._pending: set[Hint] = set()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -51,7 +56,7 @@ class Sender:
                         "BEGIN; SET LOCAL synchronous_commit = off; "
                         f"SELECT pg_notify('{CHANNEL}', '{words}'); COMMIT"
                     )
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(self._pause_s)
         finally:
             self._task = None
 

@@ -21,6 +21,12 @@ FROM (
 """
 """SQL for the pauses of the queue of job j, and of its group, as JSON."""
 
+PAUSED_QUEUES: Final = """
+SELECT name, since FROM longshore.queue JOIN longshore.pause AS p USING (name)
+WHERE queue.paused AND NOT p.is_group AND p.until IS NULL
+"""
+"""SQL for the queues that are paused, and since when."""
+
 _BEGIN: Final = """
 INSERT INTO longshore.pause (is_group, name, since) VALUES ($1, $2, statement_timestamp())
 ON CONFLICT DO NOTHING

@@ -31,7 +31,7 @@ from longshore.store.postgres.checkpoints import CHECKPOINT_OF, read_checkpoint
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.depths import depths
 from longshore.store.postgres.listing import AT_TIMES, FLOOR, LAST, LISTED, listings
-from longshore.store.postgres.pauses import PAUSES_OF_JOB
+from longshore.store.postgres.pauses import PAUSED_QUEUES, PAUSES_OF_JOB
 from longshore.store.postgres.queue_waits import QUEUE_WAITS
 from longshore.store.postgres.sql import LEFT_S
 from longshore.store.postgres.start_rules import held_back
@@ -282,9 +282,9 @@ class PostgresReads:
             for queue, state, total in await self._reading.fetch(_COUNTS)
         ]
         paused = {row["name"]: row["paused"] for row in await self._reading.fetch(_QUEUES)}
-        return queue_views(
-            totals, paused, [(*row,) for row in await self._reading.fetch(QUEUE_WAITS)]
-        )
+        since = {row["name"]: row["since"] for row in await self._reading.fetch(PAUSED_QUEUES)}
+        waits = [(*row,) for row in await self._reading.fetch(QUEUE_WAITS)]
+        return queue_views(totals, paused, waits, since)
 
     async def depths(self) -> list[LaneDepth]:
         """Every lane that holds jobs: how many in each state, and how long the oldest waits."""

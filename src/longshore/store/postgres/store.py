@@ -32,7 +32,7 @@ from longshore.store.postgres.files import PostgresFiles
 from longshore.store.postgres.group_upkeep import PostgresGroupUpkeep
 from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
-from longshore.store.postgres.hints import Listener, Sender
+from longshore.store.postgres.hints import RUMOUR_S, Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.limits import PostgresLimits
 from longshore.store.postgres.log_archives import PostgresLogArchives
@@ -124,6 +124,7 @@ class PostgresStore(
             address, most=FILLING_LINES, timeout_s=timeout_s, settings=STEADY, bare=True
         )
         self._sender = Sender(self._keeping.execute)
+        self._rumours = Sender(self._keeping.execute, self._sender.name, RUMOUR_S)
         listen_at = parse_address(listen_url) if listen_url is not None else address
         self._listener = Listener(
             self._sender.name,
@@ -141,6 +142,7 @@ class PostgresStore(
         await self._listener.close()
         await self._pumping.close()
         await self._sender.close()
+        await self._rumours.close()
         await self._keeping.close()
         await self._reading.close()
         await self._filling.close()
@@ -231,6 +233,10 @@ class PostgresStore(
     def watch(self) -> AsyncIterator[Hint]:
         """Hints of what other processes did."""
         return self._listener.watch()
+
+    def tell_others(self) -> None:
+        """Hints to other processes, soon, that something changed."""
+        self._rumours.tell(Hint.CHANGE)
 
 
 async def _found_version(tx: Transaction) -> int | None:

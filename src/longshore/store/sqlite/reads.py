@@ -46,6 +46,7 @@ from longshore.store.rows import (
     unpack_options,
 )
 from longshore.store.sqlite.checkpoints import checkpoint
+from longshore.store.sqlite.pauses import paused_since
 from longshore.store.sqlite.queue_waits import queue_waits
 from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, PAST_DEADLINE, Bulk, Value
 from longshore.store.sqlite.start_rules import held_back
@@ -422,7 +423,7 @@ def queues(tx: Snapshot) -> list[QueueView]:
         LEFT JOIN tally ON tally.lane = lane.hash GROUP BY 1, 2"""
     )
     paused = dict(tx.execute("SELECT name, paused FROM queue"))
-    return queue_views(totals, paused, queue_waits(tx))
+    return queue_views(totals, paused, queue_waits(tx), paused_since(tx))
 
 
 def workers(tx: Snapshot) -> list[WorkerView]:

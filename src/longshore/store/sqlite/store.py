@@ -513,6 +513,9 @@ class SqliteStore:
                     yield hint
             await asyncio.sleep(self._poll_s)
 
+    def tell_others(self) -> None:
+        """Nothing to do: they see that the file was changed."""
+
     # running
 
     def _changes_elsewhere(self) -> int:

@@ -443,6 +443,9 @@ class RemoteStore(FaultyStore):
             Sorting((type, key), number, action),
         )
 
+    def tell_others(self) -> None:
+        """Nothing: nobody looks at a simulation while it runs."""
+
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints, some of which get lost."""
         async for hint in self.store.watch():

@@ -21,11 +21,21 @@ export function showAges(root) {
     const text = words(time.dataset.age, seconds);
     if (time.textContent !== text) time.textContent = text;
   }
+  for (const bars of root.querySelectorAll("svg[data-first]")) grow(bars, now);
   for (const time of root.querySelectorAll("time[data-clock]:not([data-said])")) {
     const at = new Date(time.dateTime);
     const clock = at.toLocaleTimeString([], { hour12: false });
     time.textContent = `${clock}.${String(at.getMilliseconds()).padStart(3, "0")}`;
     time.dataset.said = "";
+  }
+}
+
+// Bars are in seconds since the first: what goes on grows, and the rest takes less of the whole.
+function grow(bars, now) {
+  const whole = Math.max(0.001, (now - Date.parse(bars.dataset.first)) / 1000);
+  bars.setAttribute("viewBox", `0 0 ${whole} 10`);
+  for (const rect of bars.querySelectorAll("[data-grows]")) {
+    rect.setAttribute("width", Math.max(0, whole - Number(rect.getAttribute("x"))));
   }
 }
 
