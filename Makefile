@@ -23,7 +23,7 @@ demo:  ## see Longshore run jobs, and survive what dies
 	@$(BIN)/python examples/demo.py
 
 test: check  ## check, then run every test on real servers (TESTS=tests/unit for a part, PROCESSES=4 for more at once)
-	@scripts/setup servers browser engine compiler docs
+	@scripts/setup servers patroni browser engine compiler docs
 	@$(BIN)/python -m compileall -q src  # processes start faster, also where Python writes no bytecode itself
 	@echo "test: pytest $(TESTS)"
 	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --durations=10 --session-timeout=4800 $(TESTS)
@@ -62,7 +62,7 @@ bench-full:  ## the same with more of everything
 	@$(BIN)/python bench/run.py --full $(BENCH)
 
 soak:  ## break real processes for hours, one seed after the other, until a promise is broken (HOURS=8)
-	@scripts/setup dev servers
+	@scripts/setup dev servers patroni
 	@$(BIN)/python scripts/soak.py $(HOURS)
 
 clean:  ## remove what these targets made

@@ -1,7 +1,8 @@
 """Runs `longshore chaos` for hours: `python scripts/soak.py HOURS`, or `make soak HOURS=8`.
 
-One seed after the other, on PostgreSQL and on SQLite in turn, until the time is over or a promise
-is broken. It prints where each report is.
+One seed after the other, until the time is over or a promise is broken: in turn on PostgreSQL, on
+SQLite, on a PostgreSQL that fails over, and on that behind an haproxy. It prints where each report
+is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 ROUND_S = 900.0
 LEAST_S = 10.0
 FOLDER = Path(".longshore/soak")
+STORES = ((), ("--store", "sqlite"), ("--store", "patroni"), ("--store", "haproxy"))
 
 
 def main(hours: float) -> int:
@@ -36,7 +38,7 @@ def main(hours: float) -> int:
 
 def _run(seed: int, seconds: float) -> int:
     words = ["--seed", str(seed), "--seconds", f"{seconds:.0f}", "--folder", str(FOLDER)]
-    store = ["--store", "sqlite"] if seed % 2 else []
+    store = STORES[seed % len(STORES)]
     command = [sys.executable, "-m", "longshore", "chaos", *words, *store]
     with subprocess.Popen(command) as process:
         try:

@@ -1,4 +1,4 @@
-"""The commands and settings in operations.md, configuration.md, simulation.md, guarantees.md."""
+"""The commands and settings in operations.md, configuration.md, failover.md and others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.system.conftest import ANY, QUICK
 from tests.system.pages import blocks
 
 
-@pytest.mark.parametrize("page", ["configuration.md", "operations.md"])
+@pytest.mark.parametrize("page", ["configuration.md", "failover.md", "operations.md"])
 def test_the_settings_files_can_be_read(page: str, tmp_path: Path) -> None:
     for block in blocks(page, "toml"):
         (tmp_path / "longshore.toml").write_text(block.text)

@@ -50,10 +50,10 @@ _MEMORY_NEEDED_BYTES = 2 * 1024**3
 class MissingServer(RuntimeError):
     """A server's program is not installed here; the message says what to install."""
 
-    def __init__(self, program: str) -> None:
-        super().__init__(
-            f"{program} is not installed: run `apt-get install postgresql pgbouncer` as root"
-        )
+    def __init__(
+        self, program: str, how: str = "`apt-get install postgresql pgbouncer` as root"
+    ) -> None:
+        super().__init__(f"{program} is not installed: run {how}")
 
 
 class ServerFailed(RuntimeError):
@@ -88,7 +88,7 @@ class _Server(abc.ABC):
 
     def __init__(self) -> None:
         self.port = free_port()
-        self._bin = _postgres_bin()
+        self._bin = postgres_bin()
         self._process: subprocess.Popen[bytes] | None = None
 
     @abc.abstractmethod
@@ -121,8 +121,8 @@ class _Server(abc.ABC):
         return f"postgresql://postgres@{HOST}:{self.port}/{database}"
 
     @functools.cached_property
-    def _place(self) -> _Place:
-        return _Place.make(f"longshore-{type(self).__name__.lower()}-", self._disk)
+    def _place(self) -> Place:
+        return Place.make(f"longshore-{type(self).__name__.lower()}-", self._disk)
 
     @property
     def _disk(self) -> Path | None:
@@ -132,7 +132,7 @@ class _Server(abc.ABC):
     def _launch(self, command: Sequence[Argument]) -> None:
         self._process = self._place.spawn(command)
         try:
-            _await_ready(self._process, self._accepts_connections, self._place.log)
+            await_ready(self._process, self._accepts_connections, self._place.log)
         except BaseException:
             self._end(signal.SIGQUIT)
             raise
@@ -140,7 +140,7 @@ class _Server(abc.ABC):
     def _end(self, by: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _end(process, by)
+            end_process(process, by)
 
     def _accepts_connections(self) -> bool:
         where = ["-h", HOST, "-p", str(self.port), "-U", "postgres", "-d", "postgres"]
@@ -275,7 +275,7 @@ class PgBouncer(_Server):
         self, server: PostgresServer, *, settings: Mapping[str, str] | None = None
     ) -> None:
         super().__init__()
-        self._program = _find_program("pgbouncer", ["/usr/sbin", "/usr/bin"])
+        self._program = find_program("pgbouncer", ["/usr/sbin", "/usr/bin"])
         self._server_port = server.port
         self.settings = _pgbouncer_settings() | dict(settings or {})
 
@@ -305,14 +305,14 @@ Argument = str | Path
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """A temporary folder, the account that owns it, and programs run there by that account."""
 
     folder: Path
     account: pwd.struct_passwd | None
 
     @classmethod
-    def make(cls, prefix: str, disk: Path | None) -> _Place:
+    def make(cls, prefix: str, disk: Path | None) -> Place:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=disk))
         account = _unprivileged_account()
         if account is not None:
@@ -348,21 +348,28 @@ class _Place:
             extra_groups=self._extra_groups,
         )
 
-    def spawn(self, command: Sequence[Argument]) -> subprocess.Popen[bytes]:
+    def spawn(
+        self,
+        command: Sequence[Argument],
+        *,
+        log: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        dies_by: signal.Signals = signal.SIGQUIT,
+    ) -> subprocess.Popen[bytes]:
         """A server runs, writes to the log, and ends at once should this process die.
 
         A session of its own keeps a Ctrl-C at the terminal for this process alone.
         """
-        with self.log.open("ab") as log:
+        with (log or self.log).open("ab") as output:
             return subprocess.Popen(
                 command,
                 cwd=self.folder,
-                env=_environment(),
+                env=_environment() | dict(env or {}),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with(os.getpid(), signal.SIGQUIT),
+                preexec_fn=die_with(os.getpid(), dies_by),
                 user=self._uid,
                 group=self._gid,
                 extra_groups=self._extra_groups,
@@ -419,14 +426,15 @@ def _pgbouncer_settings() -> dict[str, str]:
     }
 
 
-def _await_ready(process: subprocess.Popen[bytes], is_ready: Callable[[], bool], log: Path) -> None:
+def await_ready(process: subprocess.Popen[bytes], is_ready: Callable[[], bool], log: Path) -> None:
+    """Waits until a server that was just started is ready; raises if it ends instead."""
     deadline = time.monotonic() + START_DEADLINE_S
     while time.monotonic() < deadline:
         if _has_exited(process):
-            raise ServerFailed(f"exited with {process.returncode} at start: {_log_tail(log)}")
+            raise ServerFailed(f"exited with {process.returncode} at start: {log_tail(log)}")
         if is_ready():
             return
-    raise ServerFailed(f"not ready within {START_DEADLINE_S:g} s: {_log_tail(log)}")
+    raise ServerFailed(f"not ready within {START_DEADLINE_S:g} s: {log_tail(log)}")
 
 
 def _has_exited(process: subprocess.Popen[bytes]) -> bool:
@@ -438,7 +446,7 @@ def _has_exited(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _end(process: subprocess.Popen[bytes], by: signal.Signals) -> None:
+def end_process(process: subprocess.Popen[bytes], by: signal.Signals) -> None:
     """The process is over: by this signal, or killed if it takes too long."""
     process.send_signal(by)
     try:
@@ -448,7 +456,8 @@ def _end(process: subprocess.Popen[bytes], by: signal.Signals) -> None:
         process.wait()
 
 
-def _log_tail(log: Path) -> str:
+def log_tail(log: Path) -> str:
+    """The last lines of a server's log, for an error."""
     lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
     return "\n".join([f"the end of {log.parent.name}'s log follows", *lines])
 
@@ -490,7 +499,7 @@ def _unprivileged_account() -> pwd.struct_passwd | None:
 
 
 @functools.cache
-def _postgres_bin() -> Path:
+def postgres_bin() -> Path:
     """The folder of PostgreSQL's programs, the newest version first."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
     for folder in [*versions, *_bin_of_pg_config(), *map(Path, os.get_exec_path())]:
@@ -514,8 +523,9 @@ def _bin_of_pg_config() -> list[Path]:
     return [Path(answer.stdout.strip())] if answer.returncode == 0 else []
 
 
-def _find_program(name: str, folders: Sequence[str]) -> Path:
+def find_program(name: str, folders: Sequence[str], *how: str) -> Path:
+    """Where a program is; raises `MissingServer`, which says how it is installed."""
     found = shutil.which(name, path=os.pathsep.join([*os.get_exec_path(), *folders]))
     if found is None:
-        raise MissingServer(name)
+        raise MissingServer(name, *how)
     return Path(found)

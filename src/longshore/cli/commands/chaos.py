@@ -47,6 +47,7 @@ def _count(flag: str, least: int, default: int, what: str) -> Callable[[Command]
         "longshore chaos",
         "longshore chaos --minutes 5 --seed 42",
         "longshore chaos --seconds 30 --store sqlite --workers 1",
+        "longshore chaos --minutes 10 --store patroni",
         "longshore chaos --store postgresql://user@127.0.0.1/empty --json",
     ),
 )
@@ -57,8 +58,9 @@ def _count(flag: str, least: int, default: int, what: str) -> Callable[[Command]
     "--store",
     default="",
     metavar="URL",
-    help="sqlite, or the URL of an empty PostgreSQL database, which is not broken itself "
-    "(a PostgreSQL of its own if it is installed, else SQLite).",
+    help="sqlite; patroni, a cluster of PostgreSQL whose failovers are what is tried; haproxy, the "
+    "same behind an haproxy; or the URL of an empty PostgreSQL database, which is not broken "
+    "itself (a PostgreSQL of its own if it is installed, else SQLite).",
 )
 @click.option("--folder", metavar="DIR", help=f"Where runs leave their folders ({_WHERE}).")
 @_count("--dispatchers", 1, 2, "dispatchers")
@@ -68,7 +70,7 @@ def _count(flag: str, least: int, default: int, what: str) -> Callable[[Command]
 @_count("--gateways", 0, 1, "gateways")
 @_count("--clients", 1, 3, "clients; the last one speaks HTTP")
 @click.option("--rate", type=float, default=8.0, metavar="N", help="Calls a second in all (8).")
-@click.option("--every", default="2", metavar="S", help="One fault in so many seconds (2).")
+@click.option("--every", metavar="S", help="One fault in so many seconds (2; of a cluster 40).")
 @click.option(
     "--calm-settings", is_flag=True, help="Use the usual settings, not leases of 3 s and the like."
 )
@@ -145,7 +147,7 @@ def _wanted(given: dict[str, Any]) -> Wanted:
             given["clients"],
         ),
         rate=given["rate"],
-        every_s=duration(given["every"], 0.05),
+        every_s=duration(given["every"], 0.05) if given["every"] else 0.0,
         calm_settings=given["calm_settings"],
     )
 
@@ -172,7 +174,7 @@ def _again(wanted: Wanted, given: dict[str, Any]) -> str:
             flag = f"--{name.replace('_', '-')}"
             words.append(flag if given[name] is True else f"{flag} {given[name]}")
     if given["store"]:
-        words.append("--store sqlite" if given["store"] == "sqlite" else "--store URL")
+        words.append(f"--store {'URL' if '://' in given['store'] else given['store']}")
     return " ".join(words)
 
 

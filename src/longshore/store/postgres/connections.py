@@ -15,13 +15,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from uuid import UUID
 
 import asyncpg
-from msgspec import Struct
 
-from longshore.core.urls import redacted
 from longshore.errors import (
     ConfigError,
     InvalidInput,
@@ -32,16 +29,15 @@ from longshore.errors import (
 from longshore.model.access import AuditEntry
 from longshore.model.group import GroupState
 from longshore.store.access_rows import entry_texts
+from longshore.store.postgres.address import EXAMPLE, Address, connect
+from longshore.store.postgres.address import Connection as Connection
 from longshore.store.postgres.sql import MARK
 from longshore.store.postgres.states import CANCELLED, FAILED_CODES, GROUP_CODES
 
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 T = TypeVar("T")
 
-EXAMPLE: Final = "postgresql://user:password@host:5432/database"
 TURNS: Final = 5
 
-_SWITCH: Final = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
 _SAVEPOINT: Final = "SAVEPOINT s; SET LOCAL lock_timeout = '50ms'"
 _STATEMENTS: Final = {
@@ -49,40 +45,6 @@ _STATEMENTS: Final = {
     "default_transaction_read_only": "off",
 }
 """What `_BEGIN` says, for statements outside of a transaction."""
-
-
-class Address(Struct, frozen=True):
-    """Where a database is; `name` says it without the password."""
-
-    url: str
-    name: str
-    prepared: bool
-
-
-def parse_address(url: str, *, prepared: bool = True) -> Address:
-    """An address from a URL; `?prepared=off` in it switches prepared statements off."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise _not_a_url(url) from None
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise _not_a_url(url)
-    if "@" in url.partition("://")[2].removeprefix(parts.netloc):
-        raise ConfigError(
-            f"'{redacted(url)}' has an @ after its host: in a user, a password or a value write "
-            "%40 for @, %2F for /, %3F for ?, %23 for # and %5B for ["
-        )
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    word = query.pop("prepared", "on").lower()
-    if word not in _SWITCH:
-        raise ConfigError(f"prepared={word} in the URL of the store is neither on nor off")
-    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
-    plain = urlunsplit(parts._replace(query=urlencode(query)))
-    return Address(plain, urlunsplit(place), prepared and _SWITCH[word])
-
-
-def _not_a_url(url: str) -> ConfigError:
-    return ConfigError(f"'{redacted(url)}' is not the URL of a PostgreSQL database; give {EXAMPLE}")
 
 
 if TYPE_CHECKING:
@@ -280,6 +242,17 @@ _AWAY: Final = (
 )
 
 
+_SERVER_GONE: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.ReadOnlySQLTransactionError,
+    OSError,
+)
+"""Errors after which other connections to that server are likely of no use either."""
+
+
 def is_data_error(error: Exception) -> bool:
     """Whether a value was refused, by the database or already by the driver's encoder."""
     refused_by_encoder = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
@@ -423,24 +396,40 @@ class ConnectionPool:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
         """A connection for one caller. The pool keeps it only if all went well."""
-        async with asyncio.timeout(self._timeout_s), self._room:
+        async with asyncio.timeout(self._timeout_s) as limit, self._room:
             if self._closed:
                 raise StoreUnavailable(f"{self._address.name}: this store is closed")
-            connection = self._idle.pop() if self._idle else await self.connect()
+            connection = self._idle_one() or await self.connect()
             try:
                 yield connection
-            except BaseException:
+            except BaseException as error:
                 connection.terminate()
+                if limit.expired() or isinstance(error, _SERVER_GONE):
+                    self._forget_idle()
                 raise
             self._idle.append(connection)
+
+    def _idle_one(self) -> Connection | None:
+        """An idle connection that the server has not closed meanwhile."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    def _forget_idle(self) -> None:
+        """Drops what leads to a server that does not answer, or may not write any more."""
+        for connection in self._idle:
+            connection.terminate()
+        self._idle.clear()
 
     async def connect(self) -> Connection:
         """A new connection with this pool's settings."""
         prepared = self._address.prepared
         try:
-            return await asyncpg.connect(
-                self._address.url,
-                timeout=self._connect_s,
+            return await connect(
+                self._address,
+                timeout_s=self._connect_s,
                 statement_cache_size=100 if prepared else 0,
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,

@@ -12,10 +12,8 @@ from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
-import asyncpg
-
 from longshore.ports import Hint
-from longshore.store.postgres.connections import Address, Connection
+from longshore.store.postgres.address import Address, Connection, connect
 
 CHANNEL: Final = "longshore"
 PAUSE_S: Final = 0.02
@@ -161,8 +159,8 @@ class Listener:
 
     async def _listen(self, address: Address) -> None:
         """Listens until the connection is lost."""
-        connection: Connection = await asyncpg.connect(
-            address.url, timeout=self._timeout_s, command_timeout=self._timeout_s
+        connection = await connect(
+            address, timeout_s=self._timeout_s, command_timeout=self._timeout_s
         )
         lost = asyncio.Event()
         try:

@@ -24,8 +24,9 @@ from longshore.payload.callback_jobs import is_callback
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.access import PostgresAccess
+from longshore.store.postgres.address import parse_address
 from longshore.store.postgres.bulks import PostgresBulks
-from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
+from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.crowds import Held, cancel_held
 from longshore.store.postgres.deliveries import PostgresDeliveries
 from longshore.store.postgres.files import PostgresFiles

@@ -11,6 +11,7 @@ from msgspec import Struct
 from longshore.testing.chaos import overlaps
 from longshore.testing.chaos.facts import Facts, Struck
 from longshore.testing.chaos.history import AnyEvent
+from longshore.testing.chaos.outages import stalls
 from longshore.testing.chaos.rules import RULES, Broken, broken_rules
 
 MOST_SHOWN = 20
@@ -61,6 +62,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
     recoveries: tuple[Recovery, ...]
     longest_stall_s: float
     longest_stall_at_s: float
+    store_away_s: float
+    """The longest time in which no PostgreSQL of the cluster accepted a commit."""
+    late_s: float
+    """How much longer than that Longshore was away, at most."""
     hiccups: int
     ended: dict[str, int]
     """Processes that ended by themselves and were started again, with how often."""
@@ -103,6 +108,8 @@ def judge(events: Iterable[AnyEvent]) -> Verdict:
         recoveries=tuple(_recovery(one, heard, began) for one in facts.faults.values()),
         longest_stall_s=stall_s,
         longest_stall_at_s=max(0.0, stall_at - began),
+        store_away_s=max((one.seconds for one in facts.outages), default=0.0),
+        late_s=max((one.late_s for one in stalls(facts)), default=0.0),
         hiccups=len(facts.hiccups),
         ended=dict(Counter(f"{one.whom.partition('.')[0]} ({one.code})" for one in facts.ended)),
         storm_s=calm - began,

@@ -84,6 +84,8 @@ class Facts:
     fires: dict[str, h.Fires] = field(default_factory=dict)
     versions: h.Versions | None = None
     hiccups: list[h.Hiccup] = field(default_factory=list)
+    outages: list[h.StoreAway] = field(default_factory=list)
+    lease_s: float = 0.0
     ended: list[h.Ended] = field(default_factory=list)
     refused: list[h.Refused] = field(default_factory=list)
     left: list[h.Left] = field(default_factory=list)
@@ -142,6 +144,10 @@ class Facts:
                 self.ended.append(event)
             case h.Hiccup():
                 self.hiccups.append(event)
+            case h.StoreAway():
+                self.outages.append(event)
+            case h.Lease():
+                self.lease_s = event.seconds
             case h.Refused():
                 self.refused.append(event)
             case h.Left():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
+from longshore.testing.chaos.cluster import MemberPart, Role
 from longshore.testing.chaos.fleet import Fleet
 from longshore.testing.chaos.history import Ended, Healed, Struck, Writer
 from longshore.testing.chaos.parts import Database, Part, forbid_growth, signal_all
@@ -30,7 +31,9 @@ CUTS = {
 STUTTER_S = 0.1
 LOOK_S = 0.5
 STOPPED_SHARE = 0.8
+_OF_MEMBERS = frozenset({Deed.KILL_SERVER, Deed.SWITCHOVER, Deed.STRAND, Deed.CUT_OFF})
 Undo = Callable[[], None]
+Target = Part | Database | MemberPart
 
 
 class Nemesis:
@@ -73,6 +76,8 @@ class Nemesis:
             heapq.heappop(self._undo)[2]()
         for part in self._fleet.start_order():
             part.start()
+        if self._fleet.cluster is not None:
+            self._fleet.cluster.start_all()
 
     def _wait(self, until: float) -> None:
         """Until then; what is to be undone meanwhile is."""
@@ -96,7 +101,7 @@ class Nemesis:
                 part.start()
 
     def _strike(self, fault: Fault) -> None:
-        part = self._fleet.parts.get(fault.whom)
+        part = self._target(fault.whom)
         label = "" if part is None else part.label
         self._busy[fault.whom] = fault.number
         self.struck += 1
@@ -110,6 +115,11 @@ class Nemesis:
 
         heapq.heappush(self._undo, (time.monotonic() + fault.lasts_s, fault.number, heal))
 
+    def _target(self, whom: str) -> Target | None:
+        """Whom it strikes; None for a link."""
+        part = self._fleet.roles.get(whom) or self._fleet.parts.get(whom)
+        return part.holder() if isinstance(part, Role) else part
+
     def _cut(self, fault: Fault) -> Undo:
         link = self._fleet.links[fault.whom]
         if fault.deed is Deed.RESET:
@@ -118,8 +128,10 @@ class Nemesis:
         self._run(link.cut(CUTS[fault.deed]))
         return lambda: self._run(link.cut(Cut.NONE))
 
-    def _hurt(self, part: Part | Database, fault: Fault) -> Undo:
+    def _hurt(self, part: Target, fault: Fault) -> Undo:
         """Does it; answers how it is undone."""
+        if isinstance(part, MemberPart) and fault.deed in _OF_MEMBERS:
+            return self._hurt_member(part, fault.deed)
         match fault.deed:
             case Deed.KILL:
                 part.kill()
@@ -141,7 +153,21 @@ class Nemesis:
                 raise AssertionError(f"{fault.deed} is for links")
         return _nothing
 
-    def _stutter(self, part: Part | Database) -> Undo:
+    def _hurt_member(self, part: MemberPart, deed: Deed) -> Undo:
+        match deed:
+            case Deed.KILL_SERVER:
+                part.kill_server()
+            case Deed.SWITCHOVER:
+                part.switch_over()
+            case Deed.STRAND:
+                return part.strand()
+            case _:
+                link = self._fleet.links[f"{part.name}>etcd"]
+                self._run(link.cut(Cut.BOTH))
+                return lambda: self._run(link.cut(Cut.NONE))
+        return _nothing
+
+    def _stutter(self, part: Target) -> Undo:
         """Stops and continues it, until undone."""
         pids = part.pids(children=True)
         over = threading.Event()
@@ -162,7 +188,7 @@ class Nemesis:
 
         return undo
 
-    def _kill_child(self, part: Part | Database) -> None:
+    def _kill_child(self, part: Target) -> None:
         children = part.pids(children=True)[1:]
         if children:
             signal_all([self._chance.choice(children)], signal.SIGKILL)
@@ -187,7 +213,7 @@ asyncio.run(main())
 """
 
 
-def _freeze(part: Part | Database, *, children: bool) -> Undo:
+def _freeze(part: Target, *, children: bool) -> Undo:
     pids = part.pids(children=children)
     signal_all(pids, signal.SIGSTOP)
 
@@ -197,7 +223,7 @@ def _freeze(part: Part | Database, *, children: bool) -> Undo:
     return thaw
 
 
-def _fill(part: Part | Database) -> Undo:
+def _fill(part: Target) -> Undo:
     """No file can grow. Of a server only those that serve clients: new ones can write again."""
     pids = part.pids(children=True)
     if isinstance(part, Database):
@@ -211,7 +237,7 @@ def _fill(part: Part | Database) -> Undo:
     return undo
 
 
-def _start(part: Part | Database) -> None:
+def _start(part: Target) -> None:
     """It runs, even if the fault ended it."""
     with suppress(ServerFailed):
         part.start()

@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from longshore.testing.chaos.cluster import LEASE_S, Role
 from longshore.testing.chaos.history import BODIES_VARIABLE
 from longshore.testing.chaos.parts import RUN_VARIABLE, Database, Part
 from longshore.testing.chaos.proxy import Proxy
+from longshore.testing.patroni import PatroniCluster
 from longshore.testing.processes import command, settings
 from longshore.testing.servers import HOST, PostgresServer, free_port
 
@@ -77,8 +79,16 @@ class Fleet:
     """The parts of a run by name, and its proxies."""
 
     def __init__(
-        self, run: str, folder: Path, sizes: Sizes, store: str | PostgresServer, pace: float | None
+        self,
+        run: str,
+        folder: Path,
+        sizes: Sizes,
+        store: str | PostgresServer,
+        pace: float | None,
+        cluster: PatroniCluster | None = None,
     ) -> None:
+        self.cluster = cluster
+        self.roles: dict[str, Role] = {}
         self.sizes = sizes
         self.folder = folder
         self.logs = folder / "logs"
@@ -96,6 +106,8 @@ class Fleet:
         self.store = store if isinstance(store, str) else store.url()
         if self.database is not None:
             self.parts["postgres"] = self.database
+        if cluster is not None:
+            self._add_cluster(cluster)
         self._frontends = [free_port() for _ in range(sizes.dispatchers)]
         self._backends = [free_port() for _ in range(sizes.dispatchers)]
         self._http = [free_port() for _ in range(sizes.gateways)]
@@ -127,6 +139,11 @@ class Fleet:
             found.setdefault(part.sort, []).append(part.name)
         return {sort: tuple(some) for sort, some in found.items()} | {"link": tuple(self.links)}
 
+    def _add_cluster(self, cluster: PatroniCluster) -> None:
+        self.roles = {name: Role(name, cluster) for name in ("primary", "standby")}
+        for member in cluster.members:
+            member.etcd_port = self._link(member.name, "etcd", cluster.etcd_port)
+
     def _tuned(self, quick: Mapping[str, float]) -> dict[str, object]:
         """Short intervals at the pace of the machine; without a pace, the usual ones."""
         if self._pace is None:
@@ -152,6 +169,8 @@ class Fleet:
 
     def _add_dispatchers(self) -> None:
         tuned = {**self._tuned(QUICK), **ALWAYS}
+        if self.cluster is not None:
+            tuned["lease_s"] = LEASE_S
         for n, (front, back) in enumerate(zip(self._frontends, self._backends, strict=True), 1):
             name = f"dispatcher-{n}"
             words = ["--store", self._store_for(name), "--frontend", f"{HOST}:{front}"]
@@ -159,15 +178,18 @@ class Fleet:
             self._add(name, command("dispatcher", *words, *settings(**tuned)))
 
     def _store_for(self, name: str) -> str:
-        """PostgreSQL through a proxy of its own; SQLite as it is."""
+        """PostgreSQL through proxies of its own, one for each host; SQLite as it is."""
         where = urlsplit(self.store)
         if not where.scheme.startswith("postgres"):
             return self.store
-        if where.hostname not in (None, HOST, "localhost"):
+        account, at, hosts = where.netloc.rpartition("@")
+        places = [_host_and_port(host) for host in hosts.split(",")]
+        if any(host not in ("", HOST, "localhost") for host, _ in places):
             return self.store  # another machine: proxies are for loopback only
-        port = self._link(name, "postgres", where.port or 5432)
-        account = f"{where.netloc.rpartition('@')[0]}@" if "@" in where.netloc else ""
-        return where._replace(netloc=f"{account}{HOST}:{port}").geturl()
+        names = ["postgres"] if len(places) == 1 else [f"node-{n + 1}" for n in range(len(places))]
+        ports = [self._link(name, to, p) for to, (_, p) in zip(names, places, strict=True)]
+        netloc = ",".join(f"{HOST}:{port}" for port in ports)
+        return where._replace(netloc=f"{account}{at}{netloc}").geturl()
 
     def _add_workers(self) -> None:
         tuned = {**self._tuned(QUICK_WORKER), "engine": "off"}
@@ -203,3 +225,8 @@ class Fleet:
             port = self._link(name, "gateway-1", self._http[0])
             return f"http://{HOST}:{port}"
         return self._ways(name, self._frontends)
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    return (host, int(port)) if colon else (text, 5432)

@@ -180,6 +180,18 @@ class Hiccup(Event, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float
 
 
+class StoreAway(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """For so long, up to now, no PostgreSQL of the cluster accepted a commit."""
+
+    seconds: float
+
+
+class Lease(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """For how long a worker may go on without hearing of its dispatcher."""
+
+    seconds: float
+
+
 class Phase(Event, frozen=True, kw_only=True, omit_defaults=True):
     """A part of the run begins: warm, storm, calm, read."""
 
@@ -212,6 +224,8 @@ AnyEvent = (
     | Healed
     | Ended
     | Hiccup
+    | StoreAway
+    | Lease
     | Phase
     | Left
 )

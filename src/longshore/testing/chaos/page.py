@@ -18,6 +18,8 @@ COLOURS = {
     "plain": "#0e7490",
     "web": "#0f766e",
     "postgres": "#be123c",
+    "primary": "#be123c",
+    "standby": "#9f1239",
 }
 LINK = "#64748b"
 ROW = 14

@@ -35,17 +35,16 @@ def main(address: str) -> None:
     number = silent = 0
     socket = _connect(context, address)
     while True:
-        socket.send_multipart([b"", PING])
         if not socket.poll(int(PERIOD_S * 1000)):
             silent += 1
             if silent == PERIODS:
                 socket.close()
                 socket, silent = _connect(context, address), 0
+            socket.send_multipart([b"", PING])
             continue
         silent = 0
         _, message = socket.recv_multipart()
         if message == PONG:
-            time.sleep(PERIOD_S / 10)
             continue
         number += 1
         attempt = f"{worker}/{number}"

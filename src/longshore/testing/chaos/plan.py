@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 FIRST_AT_S = 1.0
+CLUSTER_FIRST_AT_S = 4.0
 
 T = TypeVar("T")
 
@@ -42,6 +43,14 @@ class Deed(StrEnum):
     """The connections of a link are closed, once."""
     KILL_CONNECTIONS = "kill_connections"
     """PostgreSQL ends all its connections, once (pg_terminate_backend)."""
+    KILL_SERVER = "kill_server"
+    """SIGKILL to a PostgreSQL whose Patroni lives on."""
+    CUT_OFF = "cut_off"
+    """A member of a cluster does not reach etcd."""
+    SWITCHOVER = "switchover"
+    """The standby becomes the primary, as planned."""
+    STRAND = "strand"
+    """Backends end whose commits wait for a frozen standby; the primary dies; the standby wakes."""
 
 
 _PROCESS = {Deed.KILL: 5, Deed.RESTART: 2, Deed.FREEZE: 3}
@@ -72,8 +81,23 @@ _SORTS = {
     "postgres": 2,
     "link": 4,
 }
-ONCE = frozenset({Deed.RESET, Deed.KILL_CONNECTIONS, Deed.KILL_CHILD})
+ONCE = frozenset({Deed.RESET, Deed.KILL_CONNECTIONS, Deed.KILL_CHILD, Deed.SWITCHOVER})
 """Deeds that are over at once."""
+
+
+OF_CLUSTER: tuple[tuple[Deed, str], ...] = (
+    (Deed.KILL_SERVER, "primary"),
+    (Deed.KILL, "primary"),
+    (Deed.FREEZE, "primary"),
+    (Deed.CUT_OFF, "primary"),
+    (Deed.FREEZE, "standby"),
+    (Deed.KILL, "standby"),
+    (Deed.SWITCHOVER, "primary"),
+    (Deed.STRAND, "primary"),
+)
+"""What is done to a cluster of PostgreSQL, and to whom: who that is then, is seen then."""
+_TAKEN_FOR_DEAD = frozenset({(Deed.FREEZE, "primary"), (Deed.CUT_OFF, "primary")})
+"""These last until another one has taken over, and end while it is the primary."""
 
 
 class Shape(Struct, frozen=True):
@@ -110,6 +134,32 @@ def plan(
         lasts_s = min(lasts_s, seconds - at_s)
         faults.append(Fault(len(faults) + 1, round(at_s, 3), deed, whom, round(lasts_s, 3)))
         at_s += chance.expovariate(1 / every_s)
+    return tuple(faults)
+
+
+def cluster_plan(
+    seed: int,
+    seconds: float,
+    every_s: float,
+    longest_s: float,
+    deeds: Sequence[tuple[Deed, str]] = OF_CLUSTER,
+) -> tuple[Fault, ...]:
+    """The faults of a cluster: each deed once before one comes again, one after the other.
+
+    The last one strikes early enough that what it breaks off can be seen to come back.
+    """
+    chance = random.Random(f"cluster {seed}")
+    faults: list[Fault] = []
+    order: list[tuple[Deed, str]] = []
+    at_s = CLUSTER_FIRST_AT_S
+    while not faults or at_s + every_s * 0.7 <= seconds:
+        order = order or chance.sample(deeds, len(deeds))
+        deed, whom = order.pop()
+        least = 0.75 if (deed, whom) in _TAKEN_FOR_DEAD else 0.1
+        lasts_s = 0.0 if deed in ONCE else chance.uniform(least * longest_s, longest_s)
+        lasts_s = min(lasts_s, every_s, max(0.0, seconds - at_s))
+        faults.append(Fault(len(faults) + 1, round(at_s, 3), deed, whom, round(lasts_s, 3)))
+        at_s += every_s * chance.uniform(0.9, 1.1)
     return tuple(faults)
 
 

@@ -100,6 +100,11 @@ def notes(report: Report) -> Iterator[str]:
         f"the longest time without an outcome: {verdict.longest_stall_s:.1f} s, at "
         f"{verdict.longest_stall_at_s:.0f} s; at rest {verdict.drain_s:.1f} s after the last fault"
     )
+    if verdict.store_away_s:
+        yield (
+            f"the cluster accepted no commit for {verdict.store_away_s:.1f} s at the longest; "
+            f"Longshore was away for at most {verdict.late_s:.1f} s more"
+        )
     for who, many in verdict.ended.items():
         yield f"{many} times ended by itself and was started again: {who.replace('(', '(code ')}"
     if verdict.hiccups:

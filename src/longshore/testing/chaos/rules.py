@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from longshore.testing.chaos.facts import ENDS, SUCCEEDED, Body, Facts, Job
 from longshore.testing.chaos.history import PAUSED
+from longshore.testing.chaos.outages import away_too_long, given_up
 from longshore.testing.chaos.overlaps import limits_exceeded, two_owners
 
 
@@ -215,6 +216,8 @@ RULES: dict[str, tuple[str, Rule]] = {
     "callbacks": ("G3", callbacks),
     "versions": ("G3", versions),
     "refused": ("G8", refused),
+    "away too long": ("G8", away_too_long),
+    "given up": ("G8", given_up),
 }
 """Each rule with the promise that it checks."""
 

@@ -23,13 +23,15 @@ from longshore.errors import InvalidInput, LongshoreError, Unavailable
 from longshore.model.schedule import Catchup, NewSchedule, Overlap, Rules, Spec, Timing
 from longshore.testing.chaos import app, history, reading
 from longshore.testing.chaos.clients import Client
+from longshore.testing.chaos.cluster import EVERY_S, LEASE_S, LONGEST_S, Probe
 from longshore.testing.chaos.faults import LOOK_S, Nemesis, close_all, start_all
 from longshore.testing.chaos.fleet import Fleet, Sizes, pace_of
-from longshore.testing.chaos.history import AnyEvent, Began, Hiccup, Phase, Writer
-from longshore.testing.chaos.parts import end_marked
-from longshore.testing.chaos.plan import Deed, Fault, Shape, plan
+from longshore.testing.chaos.history import AnyEvent, Began, Hiccup, Lease, Phase, Writer
+from longshore.testing.chaos.parts import RUN_VARIABLE, end_marked
+from longshore.testing.chaos.plan import OF_CLUSTER, Deed, Fault, Shape, cluster_plan, plan
 from longshore.testing.chaos.receiver import Receiver
-from longshore.testing.chaos.work import SORTS, Menu, Setting
+from longshore.testing.chaos.work import SORTS, STEADY, Menu, Setting
+from longshore.testing.patroni import Haproxy, PatroniCluster
 from longshore.testing.processes import run as run_command
 from longshore.testing.servers import MissingServer, PostgresServer
 
@@ -39,6 +41,9 @@ READY_S = 60.0
 HICCUP_S = 0.25
 _TICK_S = 0.05
 _FIRES_S = 20.0
+PATRONI, HAPROXY = "patroni", "haproxy"
+CLUSTERS = (PATRONI, HAPROXY)
+"""Stores that are a cluster: dispatchers have the URL of all members, or that of an haproxy."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -48,16 +53,17 @@ class Wanted(Struct, frozen=True, kw_only=True):
     seed: int
     seconds: float
     store: str = ""
-    """A URL; empty: a PostgreSQL of its own if there is one, else SQLite."""
+    """A URL, sqlite, patroni or haproxy; empty: a PostgreSQL if there is one, else SQLite."""
     sizes: Sizes = Sizes()
     rate: float = 8.0
     """How many calls a second all clients make together."""
-    every_s: float = 2.0
-    """How long from one fault to the next, on average."""
+    every_s: float = 0.0
+    """How long from one fault to the next, on average; 0: 2 s, and of a cluster 40 s."""
     calm_settings: bool = False
     drain_s: float = 60.0
     """It gives up once nothing has ended for so long although all faults are over."""
     sorts: tuple[str, ...] = SORTS
+    cluster_deeds: tuple[tuple[Deed, str], ...] = OF_CLUSTER
 
 
 class Outcome(Struct, frozen=True):
@@ -134,11 +140,13 @@ class _Run:
         self._left_out: list[str] = []
         self._writer = Writer(wanted.folder / "history.jsonl")
         stack.callback(self._writer.close)
-        store = self._store()
+        self._cluster: PatroniCluster | None = None
+        self._haproxy: Haproxy | None = None
+        store = self._store(mark)
         pace = None if wanted.calm_settings else pace_of(machine_load())
         if pace is not None and pace > 1:
             told(f"the machine is busy: leases and other intervals are {pace:.1f} times as long")
-        self._fleet = Fleet(mark, wanted.folder, wanted.sizes, store, pace)
+        self._fleet = Fleet(mark, wanted.folder, wanted.sizes, store, pace, self._cluster)
         self._background = Background()
         stack.callback(self._background.close)
         stack.callback(self._end_parts)
@@ -149,10 +157,8 @@ class _Run:
         """From the start to the last reading."""
         self._phase("start")
         self._start()
-        shape = Shape(self._fleet.names(), tuple(self._impossible()))
         wanted = self._wanted
-        longest_s = 45.0 if wanted.calm_settings else 8.0
-        faults = plan(wanted.seed, shape, wanted.seconds, wanted.every_s, longest_s)
+        faults = self._faults()
         nemesis = Nemesis(self._fleet, self._writer, wanted.seed, self._background.run)
         self._stack.callback(nemesis.calm)
         self._phase("storm")
@@ -163,10 +169,22 @@ class _Run:
         events = history.read(wanted.folder / "history.jsonl", wanted.folder / "bodies.jsonl")
         return Outcome(events, faults, _kind_of(self._fleet.store), tuple(self._left_out))
 
+    def _faults(self) -> tuple[Fault, ...]:
+        wanted = self._wanted
+        if self._cluster is not None:
+            self._left_out.append("faults of anything but the cluster")
+            every_s, deeds = wanted.every_s or EVERY_S, wanted.cluster_deeds
+            return cluster_plan(wanted.seed, wanted.seconds, every_s, LONGEST_S, deeds)
+        shape = Shape(self._fleet.names(), tuple(self._impossible()))
+        longest_s = 45.0 if wanted.calm_settings else 8.0
+        return plan(wanted.seed, shape, wanted.seconds, wanted.every_s or 2.0, longest_s)
+
     # the start
 
-    def _store(self) -> str | PostgresServer:
+    def _store(self, mark: str) -> str | PostgresServer:
         wanted = self._wanted.store
+        if wanted in CLUSTERS:
+            return self._cluster_url(mark)
         if wanted == "sqlite":
             return self._sqlite()
         if wanted:
@@ -181,16 +199,30 @@ class _Run:
             return self._sqlite()
         return server
 
+    def _cluster_url(self, mark: str) -> str:
+        """Where dispatchers will find the cluster, which starts when its proxies listen."""
+        try:
+            self._cluster = PatroniCluster(env={RUN_VARIABLE: mark})
+            self._stack.callback(self._cluster.close)
+            if self._wanted.store == PATRONI:
+                return self._cluster.url()
+            self._haproxy = Haproxy(self._cluster)
+        except MissingServer as missing:
+            raise InvalidInput(f"--store {self._wanted.store}: {missing}") from None
+        self._stack.callback(self._haproxy.close)
+        return self._haproxy.url
+
     def _sqlite(self) -> str:
         return f"sqlite:///{self._wanted.folder.absolute()}/store.db"
 
     def _start(self) -> None:
         """Everything runs, and is ready to be broken."""
         fleet, background = self._fleet, self._background
+        background.run(start_all(fleet))
+        self._start_cluster()
         migrated = run_command("migrate", "--store", fleet.store)
         if migrated.returncode:
             raise InvalidInput(f"the store cannot be migrated: {migrated.stderr.strip()}")
-        background.run(start_all(fleet))
         for part in fleet.start_order():
             part.start()
         background.run(self._await_ready())
@@ -199,6 +231,17 @@ class _Run:
         background.run(self._begin_work())
         background.begin(self._watch_machine())
         background.begin(self._watch_schedule())
+        if self._cluster is not None:
+            background.begin(Probe(self._cluster, self._writer).run())
+
+    def _start_cluster(self) -> None:
+        if self._cluster is None:
+            return
+        self._told("three PostgreSQL, their Patronis and an etcd start")
+        self._cluster.start()
+        if self._haproxy is not None:
+            self._haproxy.start()
+        self._writer.add(Lease(seconds=LEASE_S))
 
     async def _await_ready(self) -> None:
         async with Connection(self._fleet.own_address, timeout_s=READY_S) as connection:
@@ -248,7 +291,8 @@ class _Run:
             "web": sizes.gateways and sizes.web,
             "plain": sizes.plain,
         }
-        return tuple(sort for sort in self._wanted.sorts if lacking.get(sort, 1))
+        steady = () if self._cluster is None else (STEADY,)
+        return tuple(sort for sort in (*self._wanted.sorts, *steady) if lacking.get(sort, 1))
 
     async def _declare_schedule(self) -> None:
         rules = Rules(overlap=Overlap.ALLOW, catchup=Catchup.ALL, grace_s=1.0)

@@ -16,6 +16,8 @@ from longshore.testing.chaos.history import Called
 
 SHORT_MS = 30
 LONG_MS = 1500
+STEADY_MS = 25_000
+"""As long as it takes until the standby of a primary that was frozen takes over."""
 LONG_SHARE = 0.1
 """How many bodies are long enough to be hit."""
 WORST = RetryPolicy(attempts=20, backoff_s=0.1, max_backoff_s=0.5)
@@ -54,6 +56,10 @@ def _one(job: Submission, sort: str, **more: object) -> Batch:
 
 def _step(chance: random.Random, setting: Setting) -> Batch:
     return _one(app.step.call(_ms(chance)).submission, "async")
+
+
+def _steady(chance: random.Random, setting: Setting) -> Batch:
+    return _one(app.step.call(chance.randint(STEADY_MS // 2, STEADY_MS)).submission, "steady")
 
 
 def _block(chance: random.Random, setting: Setting) -> Batch:
@@ -165,6 +171,9 @@ _MAKERS: dict[str, tuple[int, Maker]] = {
     "group": (2, _group),
 }
 SORTS = tuple(_MAKERS)
+STEADY = "steady"
+"""Jobs that run through a failover; only where the store is a cluster."""
+_MAKERS[STEADY] = (1, _steady)
 
 
 class Menu:

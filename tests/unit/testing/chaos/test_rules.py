@@ -117,6 +117,18 @@ def found(job: str, state: str, **more: Any) -> History:
     return without(h.Found, job) + ended(job, state, **more)[1:]
 
 
+def began_again(sort: str = "step") -> History:
+    """A job whose first attempt breaks off at 23 s, and whose second one begins then."""
+    first = ran("g", 15, 23, attempt="1", sort=sort)[:-1]
+    again = ran("g", 30, 31, attempt="2", worker="worker-2.1", sort=sort)
+    return [*accepted("g"), *first, *again, *ended("g", attempt="2")]
+
+
+def away(seconds: float = 5.0) -> h.StoreAway:
+    """The cluster accepts nothing until 25 s."""
+    return h.StoreAway(at=25, seconds=seconds)
+
+
 BAD: dict[str, tuple[str, Callable[[], History]]] = {
     "an accepted job is gone": ("lost", lambda: [*without(h.Found, "a"), h.Missing(job="a")]),
     "an accepted job was not read": ("lost", lambda: without(h.Found, "d")),
@@ -212,6 +224,14 @@ BAD: dict[str, tuple[str, Callable[[], History]]] = {
     ),
     "published nothing": ("versions", lambda: instead(h.Versions(at=91, jobs=()))),
     "published twice": ("versions", lambda: instead(h.Versions(at=91, jobs=("c", "c")))),
+    "nothing went on long after the cluster did": (
+        "away too long",
+        lambda: [*good(), h.StoreAway(at=20, seconds=6)],
+    ),
+    "a running job began again in a short outage": (
+        "given up",
+        lambda: [*good(), *began_again(), h.Lease(at=0.1, seconds=45), away()],
+    ),
     "refused": ("refused", lambda: [*good(), h.Refused(at=5, subject="a", why="conflict")]),
 }
 
@@ -237,6 +257,34 @@ def test_a_bad_history_breaks_its_rule(case: str) -> None:
 
 def test_every_rule_is_seen_to_fail() -> None:
     assert {rule for rule, _ in BAD.values()} == set(RULES)
+
+
+def heard(*times: float) -> History:
+    """Outcomes that clients heard of in so many moments."""
+    made = [(f"k{at}", at) for at in times]
+    return [
+        event
+        for job, at in made
+        for event in [*accepted(job), *ran(job, at - 0.5, at), *ended(job)[1:], seen(job, at)]
+    ]
+
+
+def seen(job: str, at: float) -> h.Seen:
+    return h.Seen(at=at, job=job, state="succeeded", attempt="1")
+
+
+def test_longshore_may_be_away_for_as_long_as_the_cluster_and_a_few_seconds() -> None:
+    often = [float(at) for at in range(5, 60, 4) if not 20 <= at <= 25]
+    verdict = judged([*good(), *heard(*often), away()])
+    assert verdict.counts["away too long"] == 0
+    assert (verdict.store_away_s, round(verdict.late_s, 1)) == (5.0, 7.0)
+
+
+def test_a_job_that_runs_through_an_outage_as_long_as_a_lease_may_begin_again() -> None:
+    long = h.StoreAway(at=25, seconds=20)
+    lease = h.Lease(at=0.1, seconds=30)
+    assert judged([*good(), *began_again(), lease, long]).counts["given up"] == 0
+    assert judged([*good(), *began_again("raw"), lease, away()]).counts["given up"] == 0
 
 
 def test_times_that_the_pause_of_a_schedule_skips_need_no_run() -> None:
