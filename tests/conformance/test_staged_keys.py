@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
+
 from longshore.errors import Conflict, Unavailable
 from longshore.model.group import GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import Refused, Submission, Submitted
-from longshore.testing.backends import Backend
+from longshore.store.postgres.enqueue import enqueue
+from longshore.testing.backends import Backend, PostgresBackend
 from longshore.testing.builders import Scene, a_group, a_job
 
 G = GroupState
@@ -113,3 +116,32 @@ async def test_a_submit_against_the_last_part_of_a_group(scene: Scene, backend: 
             assert isinstance(answer, Submitted)
             assert (answer.id, answer.existing) == (first.nodes[0].job.id, True)
             assert await scene.store.job(job.id) is None
+
+
+async def enqueued(url: str, job: Submission) -> Submitted | Refused:
+    """What an application hears that submits a job in a transaction of its own."""
+    connection = await asyncpg.connect(url)
+    try:
+        asking = enqueue([job])
+        ask = next(asking)
+        while True:
+            rows = await connection.fetch(ask.sql, *ask.values)
+            ask = asking.send([tuple(row) for row in rows])
+    except StopIteration as done:
+        [answer] = done.value
+        assert isinstance(answer, Submitted | Refused)
+        return answer
+    finally:
+        await connection.close()
+
+
+async def test_an_application_that_enqueues_such_a_key_gets_the_job_of_the_group(
+    postgres_backend: PostgresBackend,
+) -> None:
+    """Its transaction cannot wait until the group is whole."""
+    await postgres_backend.clear()
+    async with postgres_backend.opened() as store:
+        first, _ = await staged(Scene(store))
+        answer = await enqueued(postgres_backend.url, a_job(unique_key="k"))
+    assert isinstance(answer, Submitted)
+    assert (answer.id, answer.existing) == (first.nodes[0].job.id, True)

@@ -114,8 +114,9 @@ def test_no_nodes_have_a_layout_too() -> None:
 def test_a_huge_graph_is_laid_out_within_its_bounds() -> None:
     choose = random.Random(1)
     some = [node(f"k{n}", kind=f"kind{n % 7}") for n in range(1_000)]
-    for n in range(1_000, 20_000):
+    for n in range(1_000, 100_000):
         after = {f"k{choose.randrange(n - 1_000, n)}" for _ in range(2)}
         some.append(node(f"k{n}", *after, kind=f"kind{n % 7}"))
     assert len(lay_out(some).boxes) <= MAX_FOLDS
-    assert len(lay_out(some, folded=False).boxes) == len(some)
+    first = some[:20_000]
+    assert len(lay_out(first, folded=False).boxes) == len(first)
