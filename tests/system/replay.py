@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-DEEDS = frozenset({"note", "relay", "question", "alarm", "hire"})
+from tests.system.apps import ledgers
+
+DEEDS = frozenset({"note", "relay", "question", "alarm", "hire", "charge", "invite"})
 """What messages ask for; entries of another kind are of the actor itself."""
 
 
@@ -38,6 +40,11 @@ class Replay:
     total: int = 0
     sent: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     hired: int = 0
+    charged: int = 0
+    billed: list[Entry] = field(default_factory=list)
+    invited: int = 0
+    invitations: list[Entry] = field(default_factory=list)
+    accepted: list[Entry] = field(default_factory=list)
     alarms: int = 0
     rung: int = 0
     asked: list[tuple[str, int]] = field(default_factory=list)
@@ -65,6 +72,17 @@ class Replay:
                 self.hired += 1
                 job = f"job-of-{name}-{self.hired}"
                 self.out[name].append(Entry("note", job, 1, str(self.hired)))
+            case "charge":
+                self.charged += 1
+            case "billed":
+                assert entry.n <= self.charged, f"{name} was told of a job that it had not sent"
+                self.billed.append(entry)
+            case "invite":
+                self.invited += 1
+                value = f"{entry.sender}.{entry.n}"
+                self.invitations.append(Entry("accepted", "-", self.invited, value))
+            case "accepted":
+                self.accepted.append(entry)
             case _:
                 assert entry.deed == "start", entry
 
@@ -89,6 +107,7 @@ def check(states: Mapping[str, Any], sent: Mapping[str, list[Entry]]) -> None:
         _check_received(name, entries[name], wanted.get(name, []))
         _check_state(name, state, replays[name])
         _check_replies(name, replays[name], entries)
+        _check_outcomes(name, replays[name])
 
 
 def _check_received(name: str, got: list[Entry], wanted: list[Entry]) -> None:
@@ -116,3 +135,17 @@ def _check_replies(name: str, replay: Replay, entries: Mapping[str, list[Entry]]
     for to, n, place in replay.heard:
         found = entries[to][place - 1]
         assert (found.sender, found.n) == (name, n), f"{name} heard of another entry of {to}"
+
+
+def _check_outcomes(name: str, replay: Replay) -> None:
+    """It heard once how each of its jobs ended, and once of each callback, of its first value."""
+    wanted = [_bill(n) for n in range(1, replay.charged + 1)]
+    assert sorted(replay.billed) == sorted(wanted), f"{name} heard once of each job"
+    assert sorted(replay.accepted) == sorted(replay.invitations), f"{name} heard of each callback"
+
+
+def _bill(n: int) -> Entry:
+    """What an actor hears of the job with this number."""
+    if n % ledgers.DECLINED == 0:
+        return Entry("billed", "failed", n, "-")
+    return Entry("billed", "succeeded", n, f"paid-{n}")

@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,21 @@ from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import Unavailable
-from longshore.model.actor import Actor, ActorStatus, Message, ReplyTo
+from longshore.model.actor import Actor, ActorStatus, ActorVerdict, Message, ReplyTo
 from longshore.model.worker import QueueView
 from longshore.payload import values
 from longshore.testing.processes import Process, await_true, settings
 from tests.system.apps import ledgers
 from tests.system.conftest import QUICK_WORKER, Fleet
-from tests.system.replay import Entry
+from tests.system.replay import DEEDS, Entry
 
 LEDGERS = ("Ledger:a", "Ledger:b", "Ledger:c")
 BOOKS = ("Book:x", "Book:y")
 NAMES = (*LEDGERS, *BOOKS)
 REPEATED = 0.2
 """How often a client sends again what was accepted."""
+PAUSED = 0.1
+"""How often a client pauses the actor to which it sends."""
 CRASHES = 1_000
 """No turn is given up as poisonous: it is the storm that ends its workers."""
 
@@ -44,6 +46,7 @@ class Clients:
     def __init__(self, addresses: str, seed: int, many: int = 4) -> None:
         self.sent: dict[str, list[Entry]] = defaultdict(list)
         self.answered: list[tuple[str, Entry, int]] = []
+        self.pauses = 0
         self.accepted = 0
         """How many messages are in mailboxes, or were."""
         self._addresses = addresses
@@ -51,6 +54,11 @@ class Clients:
         self._random = [random.Random(f"client {seed} {n}") for n in range(many)]
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._error: BaseException | None = None
+
+    def have_done_all(self) -> bool:
+        """Whether they have done enough of everything."""
+        deeds = {entry.deed for some in list(self.sent.values()) for entry in list(some)}
+        return self.accepted > 100 and deeds == DEEDS and bool(self.pauses and self.answered)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -82,12 +90,18 @@ class Clients:
                     self._message(sender, to, counts, chance) for _ in range(chance.randint(1, 4))
                 ]
                 batch = tuple(message for message, _ in made)
+                pauses = chance.random() < PAUSED
+                if pauses:
+                    await self._pause(connection, to, True)
                 await self._until_accepted(connection, batch)
                 self.sent[to] += [entry for _, entry in made]
                 self.accepted += len(made)
                 earlier.append(batch)
                 if chance.random() < REPEATED:
                     await self._until_accepted(connection, chance.choice(earlier[-5:]))
+                if pauses:
+                    await self._pause(connection, to, False)
+                    self.pauses += 1
                 await self._await_replies(connection, made, to)
                 await asyncio.sleep(chance.uniform(0, 0.06))
 
@@ -96,7 +110,7 @@ class Clients:
     ) -> tuple[Message, Entry]:
         counts[to] += 1
         common = {"sender": sender, "n": counts[to]}
-        deeds = ("note", "note", "relay", "question", "alarm", "hire")
+        deeds = ("note", "note", "relay", "question", "alarm", "hire", "charge", "invite")
         deed = chance.choice(deeds) if to in LEDGERS else "note"
         match deed:
             case "note":
@@ -107,7 +121,7 @@ class Clients:
                 more = {}
         entry = Entry(deed, sender, counts[to], str(next(iter(more.values()), "-")))
         type, key = to.split(":")
-        back = ReplyTo() if chance.random() < 0.1 else None
+        back = ReplyTo() if deed == "invite" or chance.random() < 0.1 else None
         args = pack(**common, **more)
         return Message(fresh_id(), type, key, deed, args, reply_to=back), entry
 
@@ -132,7 +146,34 @@ class Clients:
                 with suppress(Unavailable):
                     reply = await connection.actors.reply(message.id, 1.0)
             assert reply.result is not None, reply
-            self.answered.append((to, entry, values.unpack(reply.result)))
+            place = values.unpack(reply.result)
+            if entry.deed == "invite":
+                place, token = place
+                await self._accept(connection, token, f"{entry.sender}.{entry.n}")
+            self.answered.append((to, entry, place))
+
+    async def _pause(self, connection: Connection, name: str, paused: bool) -> None:
+        """Pauses an actor, or lets it go on, perhaps while another client does the contrary."""
+        type, key = name.split(":")
+        actors = connection.actors
+        await _until_answered(lambda: actors.pause(type, key, paused))
+
+    async def _accept(self, connection: Connection, token: str, value: str) -> None:
+        """Resolves a callback, and once more with another value, which must not count."""
+        resolve = connection.actors.resolve
+        packed = values.pack(value, "a value")
+        await _until_answered(lambda: resolve(token, packed))
+        other = values.pack("another", "a value")
+        verdict = await _until_answered(lambda: resolve(token, other))
+        assert verdict is ActorVerdict.ALREADY
+
+
+async def _until_answered(ask: Callable[[], Awaitable[ActorVerdict]]) -> ActorVerdict:
+    while True:
+        with suppress(Unavailable):
+            verdict = await ask()
+            assert verdict in (ActorVerdict.DONE, ActorVerdict.ALREADY), verdict
+            return verdict
 
 
 class Storm:
@@ -152,16 +193,19 @@ class Storm:
         words = ["--app", "ledgers:app", "--connect", self._backends, "--processes", "2"]
         return self._fleet.start("worker", *words, *settings(**QUICK_WORKER))
 
-    def rage(self, seconds: float) -> None:
-        """Disturbs one process after the other for so long, in an order that follows the seed."""
+    def rage(self, seconds: float, is_enough: Callable[[], bool]) -> None:
+        """Disturbs one process after the other for so long, in an order that follows the seed.
+
+        On a busy machine it goes on until it is enough.
+        """
         over = threading.Event()
         timer = threading.Timer(seconds, over.set)
         timer.start()
         deeds = [self._kill_worker, self._drain_worker, self._freeze_worker]
         deeds += [self._kill_dispatcher, self._freeze_dispatcher, self._kill_host]
-        while not over.is_set():
+        while not (over.is_set() and is_enough()):
             for deed in self._chance.sample(deeds, len(deeds)):
-                if not over.wait(self._chance.uniform(0, 0.3)):
+                if not over.wait(self._chance.uniform(0, 0.3)) or not is_enough():
                     deed()
         for process in self._leaving:
             assert process.wait() == 0, process.said()
@@ -275,6 +319,10 @@ class Watch:
         except Unavailable:
             return None
         for actor in before:
+            if actor.status is ActorStatus.PAUSED:
+                # A pause that a frozen dispatcher had before its client asked another.
+                ledgers.app.actor_ref(actor.type, actor.key).resume()
+                return None
             assert actor.status is not ActorStatus.FAILED, (
                 f"{actor.type} {actor.key}: {actor.error}"
             )

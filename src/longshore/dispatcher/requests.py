@@ -43,6 +43,7 @@ from longshore.wire.web_messages import WebRequest
 log = logging.getLogger("longshore.dispatcher")
 
 Performed = m.ClientRequest | BlobRequest
+"""What the service does. Gateways' requests about web workers are another service's."""
 
 _USUAL: Final = (m.Submit, a.Send, m.Wait)
 """To ask first for what comes most: for each class that it is not, a message takes 0.2 µs."""
@@ -185,10 +186,7 @@ class Requests:
 
 
 async def perform(service: Service, request: Performed, caller: Caller) -> object:
-    """Does what a request asks for; answers with what OK carries.
-
-    Gateways' requests about web workers are another service's.
-    """
+    """Does what a request asks for; answers with what OK carries."""
     match request:
         case m.Submit():
             return await service.submit(request, caller)

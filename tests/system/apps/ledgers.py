@@ -10,12 +10,13 @@ import asyncio
 import time
 
 import longshore
-from longshore import ActorContext, Answer, current
+from longshore import ActorContext, Answer, Outcome, current
 
 app = longshore.App("ledgers")
 
 TICK_S = 0.3
 RING_S = 0.2
+DECLINED = 4
 
 
 @app.job(retries=5, backoff_s=0.05)
@@ -25,6 +26,15 @@ async def work(to: str, n: int) -> None:
     current().send(ref_of(to), "note", sender=f"job-of-{to}-{n}", n=1, amount=n)
 
 
+@app.job(retries=0)
+async def bill(n: int) -> str:
+    """Fails for every fourth."""
+    await asyncio.sleep(0.01)
+    if n % DECLINED == 0:
+        raise ValueError("declined")
+    return f"paid-{n}"
+
+
 class Ledger:
     """Keeps entries, and sends to others."""
 
@@ -32,6 +42,8 @@ class Ledger:
     total: int = 0
     sent: dict[str, int] = {}  # noqa: RUF012
     hired: int = 0
+    charged: int = 0
+    invited: int = 0
     alarms: int = 0
     rung: int = 0
     ticks: int = 0
@@ -71,6 +83,23 @@ class Ledger:
         self.hired += 1
         ctx.submit(work.call(name_of(ctx), self.hired))
         return self._write("hire", sender, n, "-")
+
+    async def charge(self, ctx: ActorContext, sender: str, n: int) -> int:
+        self.charged += 1
+        ctx.submit(bill.call(self.charged), then="billed", about=self.charged)
+        return self._write("charge", sender, n, "-")
+
+    async def billed(self, ctx: ActorContext, outcome: Outcome) -> None:
+        self._write("billed", outcome.state, outcome.about, str(outcome.value or "-"))
+
+    async def invite(self, ctx: ActorContext, sender: str, n: int) -> tuple[int, str]:
+        """Answers with the token of a callback, too."""
+        self.invited += 1
+        token = ctx.callback(then="accepted", about=self.invited)
+        return self._write("invite", sender, n, "-"), token
+
+    async def accepted(self, ctx: ActorContext, answer: Answer) -> None:
+        self._write("accepted", "-", answer.about, str(answer.value))
 
     async def on_timer_ring(self, ctx: ActorContext) -> None:
         self.rung = self.alarms

@@ -370,11 +370,11 @@ def test_nobody_submits_a_turn() -> None:
 # a worker that dies
 
 
-async def stays(taker: TurnTaker) -> None:
+async def stays(stage: Stage, taker: TurnTaker) -> None:
     """It says that it is there, as a live worker does."""
     for no in itertools.count(1):
         taker.say(m.Ping(taker.worker, no))
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(stage.settings.ping_s)
 
 
 def test_the_actors_of_a_dead_worker_go_on_elsewhere_within_its_lease() -> None:
@@ -390,7 +390,7 @@ def test_the_actors_of_a_dead_worker_go_on_elsewhere_within_its_lease() -> None:
         dead.take(first)
         died_at = stage.clock.now()
         other = await a_taker(stage)
-        staying = asyncio.create_task(stays(other))
+        staying = asyncio.create_task(stays(stage, other))
         await sent(client, message())
         await stage.until(lambda: len(other.given) == 2)
         staying.cancel()
