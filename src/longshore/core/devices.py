@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from longshore.core.resources import NOTHING, Amounts, amounts_of, is_device
-from longshore.model.attempt import DeviceNumbers
+from longshore.model.attempt import HeldDevices
 
 MOST_NUMBERED: Final = 1024
 """If a worker has more devices of a name, they are no devices that one could tell apart, but seats
@@ -30,7 +30,7 @@ class Devices:
             for name, amount in total.items()
             if is_device(name) and amount <= MOST_NUMBERED
         }
-        self._held: dict[int, DeviceNumbers] = {}
+        self._held: dict[int, tuple[HeldDevices, ...]] = {}
 
     def ever_fit(self, shape: str) -> bool:
         """Whether the worker has the devices that an attempt of this shape needs."""
@@ -40,16 +40,17 @@ class Devices:
         """Whether they are free now."""
         return all(len(self._free(name, amount)) == amount for name, amount in self._needed(shape))
 
-    def take(self, token: int, shape: str) -> DeviceNumbers:
+    def take(self, token: int, shape: str) -> tuple[HeldDevices, ...]:
         """The devices of an attempt, which fit: it has them until it is released."""
-        found = {name: self._free(name, amount) for name, amount in self._needed(shape)}
+        needed = self._needed(shape)
+        found = tuple(HeldDevices(name, self._free(name, amount)) for name, amount in needed)
         self.hold(token, found)
         return found
 
-    def hold(self, token: int, numbers: DeviceNumbers) -> None:
+    def hold(self, token: int, devices: tuple[HeldDevices, ...]) -> None:
         """An attempt has these devices."""
-        if numbers:
-            self._held[token] = numbers
+        if devices:
+            self._held[token] = devices
 
     def release(self, token: int) -> bool:
         """Nothing is left of an attempt; whether it had devices, which are free now."""
@@ -60,5 +61,6 @@ class Devices:
         return [(name, int(amount)) for name, amount in needed if name in self._all]
 
     def _free(self, name: str, most: int) -> tuple[int, ...]:
-        taken = {one for numbers in self._held.values() for one in numbers.get(name, ())}
+        held = (one for devices in self._held.values() for one in devices if one.name == name)
+        taken = {number for one in held for number in one.numbers}
         return tuple(islice((one for one in self._all[name] if one not in taken), most))

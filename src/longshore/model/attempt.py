@@ -12,12 +12,16 @@ from longshore.model.job import Options, Scheduled
 AttemptKey = tuple[UUID, int]
 """A job's id and the token of one attempt at it."""
 
-DeviceNumbers = dict[str, tuple[int, ...]]
-"""Which devices an attempt has: the numbers of each, by their name."""
-
 WAITS_KNOWN: Final = "first attempts of jobs outside of groups"
 """Whose waits a claim tells: since the submit, or since it was due. Of others no row says when they
 became ready."""
+
+
+class HeldDevices(Struct, frozen=True, gc=False):
+    """Which devices of a name an attempt has."""
+
+    name: str
+    numbers: tuple[int, ...]
 
 
 class Attempt(Struct, frozen=True, gc=False):
@@ -81,7 +85,7 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     """The schedule that submitted the job."""
     resources: str = ""
     """What it takes of its worker: its shape (`core.resources`)."""
-    devices: DeviceNumbers = {}
+    devices: tuple[HeldDevices, ...] = ()
     """Which devices of its worker it has. The worker itself notes them (`core.devices`)."""
 
     @property

@@ -458,8 +458,8 @@ class Worker:
         """The attempt with the devices that it needs, which are free."""
         if not assignment.resources:
             return assignment
-        numbers = self._devices.take(assignment.token, assignment.resources)
-        return replace(assignment, devices=numbers) if numbers else assignment
+        devices = self._devices.take(assignment.token, assignment.resources)
+        return replace(assignment, devices=devices) if devices else assignment
 
     def _has_begun(self, pool: str, token: int, ago_s: float) -> None:
         begun, given = self._begun[pool], self._lines[pool].given

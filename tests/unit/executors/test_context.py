@@ -16,6 +16,7 @@ from longshore.errors import Conflict, InvalidInput, NotSerialisable, WrongState
 from longshore.executors.host.context import Retry, RunningContext, current
 from longshore.executors.output.attempt_log import STEPS_KEPT, AttemptLog
 from longshore.executors.text import bounded, bounded_middle
+from longshore.model.attempt import HeldDevices
 from longshore.model.ids import derive_id, submitted_id
 from longshore.model.job import LogKind, Options, Progress, Submission
 from longshore.model.log import unpack_line
@@ -37,9 +38,10 @@ def test_there_is_no_current_job_outside_one() -> None:
 
 
 def test_a_job_sees_which_devices_it_has() -> None:
-    devices = {"gpu": (0, 2), "press": (1,)}
+    devices = (HeldDevices("gpu", (0, 2)), HeldDevices("press", (1,)))
     assignment = Assignment(JOB, 5, 42, "fetch", b"", devices=devices)
-    assert RunningContext(assignment, lambda log: None).devices == devices
+    found = RunningContext(assignment, lambda log: None).devices
+    assert found == {"gpu": (0, 2), "press": (1,)}
     assert a_context([]).devices == {}
 
 

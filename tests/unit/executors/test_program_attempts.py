@@ -15,7 +15,7 @@ from longshore.executors.host.programs.attempt import Means, attempt
 from longshore.executors.host.programs.command import CommandRunner
 from longshore.executors.host.programs.folders import FolderKeeper
 from longshore.executors.output.attempt_log import AttemptLog
-from longshore.model.attempt import Assignment, DeviceNumbers
+from longshore.model.attempt import Assignment, HeldDevices
 from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.job import LogKind, Reason
@@ -138,11 +138,11 @@ async def ended(
     command: Command,
     shelf: Shelf,
     timeout_s: float | None = None,
-    devices: DeviceNumbers | None = None,
+    devices: tuple[HeldDevices, ...] = (),
 ) -> Report:
     """The report of a command without inputs."""
     assignment = Assignment(
-        uuid4(), 7, 1, "work", b"", timeout_s=timeout_s, ticket="t", devices=devices or {}
+        uuid4(), 7, 1, "work", b"", timeout_s=timeout_s, ticket="t", devices=devices
     )
     log = AttemptLog(assignment.job, 7, lambda log: None)
     runner = CommandRunner(1.0, is_alone=False)
@@ -190,7 +190,7 @@ async def test_of_a_skip_only_what_is_always_published_is_taken(
 async def test_a_program_is_told_which_devices_it_has() -> None:
     words = '"$LONGSHORE_DEVICE_GPU $CUDA_VISIBLE_DEVICES $LONGSHORE_DEVICE_PAGE_PRESS"'
     command = Command(argv=("sh", "-c", f"printf '\"%s\"' {words} > $LONGSHORE_RESULT"))
-    devices = {"gpu": (0, 2), "page-press": (1,)}
+    devices = (HeldDevices("gpu", (0, 2)), HeldDevices("page-press", (1,)))
     report = await ended(command, Shelf(), devices=devices)
     assert isinstance(report, SuccessReport)
     assert unpack(report.result or b"") == "0,2 0,2 1"

@@ -26,7 +26,10 @@ def needing(token: int, shape: str = "gpu=1", kind: str = "work") -> m.Assignmen
 def has(bench: Bench, pool: str = Pool.COROUTINE) -> dict[int, tuple[int, ...]]:
     """The GPUs of the attempts that run in a pool."""
     running = bench.executors[pool].running.values()
-    return {one.token: one.devices.get("gpu", ()) for one in running}
+    return {
+        one.token: tuple(number for devices in one.devices for number in devices.numbers)
+        for one in running
+    }
 
 
 def test_attempts_of_all_pools_share_the_devices_of_their_worker() -> None:

@@ -240,7 +240,7 @@ class Context:
     @property
     def devices(self) -> Mapping[str, tuple[int, ...]]:
         """The numbers of the devices of its worker that it has, by their name."""
-        return self._assignment.devices
+        return {one.name: one.numbers for one in self._assignment.devices}
 
     @property
     def traceparent(self) -> str:

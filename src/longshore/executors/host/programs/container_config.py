@@ -52,8 +52,9 @@ def config_of(
 ) -> dict[str, Any]:
     """What a container is created with; with `gpus`, the engine gives it those that it has."""
     program, environ, host = running.program, _environ(running, owner), _host_config(running)
-    if gpus and (numbers := running.assignment.devices.get(GPU)):
-        host["DeviceRequests"] = [_gpus(numbers)]
+    own = [one.numbers for one in running.assignment.devices if one.name == GPU]
+    if gpus and own:
+        host["DeviceRequests"] = [_gpus(own[0])]
         # It sees no others, and counts those that it sees from 0 on.
         del environ[GPU_VARIABLE]
     config: dict[str, Any] = {

@@ -153,9 +153,9 @@ def variables(assignment: Assignment, folders: Folders) -> dict[str, str]:
     }
     if folders.secrets is not None:
         told["LONGSHORE_SECRETS"] = str(folders.secrets)
-    for name, numbers in assignment.devices.items():
-        told[_device_variable(name)] = said = ",".join(map(str, numbers))
-        if name == GPU:
+    for one in assignment.devices:
+        told[_device_variable(one.name)] = said = ",".join(map(str, one.numbers))
+        if one.name == GPU:
             told[GPU_VARIABLE] = said
     if (scheduled := assignment.scheduled) is not None:
         told["LONGSHORE_SCHEDULE"] = scheduled.schedule
