@@ -41,13 +41,13 @@ MOST_KEPT: Final = 1_000
 """Of a version with more files, the small ones are not kept in the cache."""
 Outcomes = Sequence[tuple[tuple[type[Exception], ...], Outcome]]
 
-_OF_INPUTS: Final[Outcomes] = (
+OF_INPUTS: Final[Outcomes] = (
     ((NotFound, Damaged), Outcome.INPUT_MISSING),
     ((DiskFull,), Outcome.DISK_FULL),
     ((InvalidInput,), Outcome.NOT_STARTED),
     ((LongshoreError, OSError), Outcome.TRANSFER_FAILED),
 )
-_OF_OUTPUTS: Final[Outcomes] = (
+OF_OUTPUTS: Final[Outcomes] = (
     ((Unmatched,), Outcome.OUTPUT_MISSING),
     ((DiskFull,), Outcome.DISK_FULL),
     ((Refused, InvalidInput), Outcome.OUTPUT_REFUSED),
@@ -107,7 +107,7 @@ class WorkerFiles:
         client = self._client.with_ticket(ticket)
         what = f"the input {shown(wanted.called)}"
         async with self._within(client, what):
-            with _told(what, _OF_INPUTS):
+            with told(what, OF_INPUTS):
                 asked = InputRequest(wanted.fileset, wanted.version, node=wanted.maker)
                 version = await client.input(asked)
                 await self._put(client, version, wanted, into, on_progress)
@@ -116,7 +116,7 @@ class WorkerFiles:
         """Puts the files of the job's checkpoint where they lay; answers how many there are."""
         client, what = self._client.with_ticket(ticket), "the checkpoint"
         async with self._within(client, what):
-            with _told(what, _OF_INPUTS):
+            with told(what, OF_INPUTS):
                 saved = await client.checkpoint()
                 if saved is None:
                     return None
@@ -133,7 +133,7 @@ class WorkerFiles:
         """Stores files as the checkpoint of the job: the next attempt begins with them."""
         client, what = self._client.with_ticket(ticket), "the checkpoint"
         async with self._within(client, what):
-            with _told(what, _OF_OUTPUTS), opened_folder(found_in) as folder:
+            with told(what, OF_OUTPUTS), opened_folder(found_in) as folder:
                 manifest = await self._collected(folder, saved.patterns)
                 pushing = Pushing(client, self._terms.transfer.slots)
                 pushed = await pushing.push(folder, manifest, on_progress)
@@ -174,7 +174,7 @@ class WorkerFiles:
         client = self._client.with_ticket(ticket)
         what = f"the output {shown(made.fileset)}"
         async with self._within(client, what):
-            with _told(what, _OF_OUTPUTS), self._opened(found_in, made) as folder:
+            with told(what, OF_OUTPUTS), opened_output(found_in, made) as folder:
                 manifest = await self._collected(folder, made.patterns)
                 pushing = Pushing(client, self._terms.transfer.slots)
                 pushed = await pushing.push(folder, manifest, on_progress)
@@ -195,16 +195,6 @@ class WorkerFiles:
                 *way, name = check_path(file.path)
                 with suppress(OSError), opened(folder, way) as inside:
                     self._cache.link(file.sha256, inside, name)
-
-    @contextmanager
-    def _opened(self, found_in: Path, made: Output) -> Iterator[int]:
-        try:
-            way = check_path(made.path) if made.path else ()
-            with opened_folder(found_in, way) as folder:
-                yield folder
-        except (FileNotFoundError, NotADirectoryError):
-            gone = f"there is no folder {shown(made.path)}" if made.path else "its folder is gone"
-            raise Unmatched(gone) from None
 
     async def _collected(self, folder: int, given: tuple[str, ...]) -> Manifest:
         patterns, bounds = Patterns(given), self._terms.bounds
@@ -228,7 +218,19 @@ class WorkerFiles:
 
 
 @contextmanager
-def _told(what: str, outcomes: Outcomes) -> Iterator[None]:
+def opened_output(found_in: Path, made: Output) -> Iterator[int]:
+    """Opens the folder of an output; raises `Unmatched` if it is not there."""
+    try:
+        way = check_path(made.path) if made.path else ()
+        with opened_folder(found_in, way) as folder:
+            yield folder
+    except (FileNotFoundError, NotADirectoryError):
+        gone = f"there is no folder {shown(made.path)}" if made.path else "its folder is gone"
+        raise Unmatched(gone) from None
+
+
+@contextmanager
+def told(what: str, outcomes: Outcomes) -> Iterator[None]:
     """Says what an error means for the attempt. What nobody expects stays as it is."""
     try:
         yield

@@ -16,13 +16,14 @@ from longshore.executors.attempts import timed_out
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised, refused
+from longshore.executors.host.programs.no_files import NoFiles
 from longshore.executors.tracing import processing
 from longshore.model.attempt import Assignment, Attempt
 from longshore.model.job import Reason
 from longshore.model.reports import CancelReport, Report
 from longshore.ports import Handler, Handlers, ProgramHandler
 from longshore.testing.inline_dispatcher import StillClock
-from longshore.testing.programs import run_program
+from longshore.testing.programs import MakeFiles, run_program
 from longshore.wire.dispatcher_side import assignment
 
 ENDS: Final = (Exception, SystemExit, asyncio.CancelledError, Cancelled)
@@ -38,7 +39,13 @@ def _equipped(given: Assignment) -> Assignment:
 class InlineAttempt:
     """Runs a job's code with its context around it, as a worker's host process would."""
 
-    def __init__(self, claimed: Attempt, handlers: Handlers, clock: StillClock) -> None:
+    def __init__(
+        self,
+        claimed: Attempt,
+        handlers: Handlers,
+        clock: StillClock,
+        make_files: MakeFiles = lambda attempt: NoFiles(),
+    ) -> None:
         self.claimed = claimed
         handler = handlers[claimed.kind]
         self.is_async = handler.is_async or isinstance(handler, ProgramHandler)
@@ -49,6 +56,7 @@ class InlineAttempt:
         self.over: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._handlers = handlers
         self._clock = clock
+        self._make_files = make_files
         self._began = time.monotonic(), clock.ahead
         self._task: asyncio.Task[Report] | None = None
 
@@ -104,7 +112,8 @@ class InlineAttempt:
         if not isinstance(call, Call):
             return call
         if isinstance(call.handler, ProgramHandler):
-            return await run_program(self._assignment, call.handler, self.context.attempt_log())
+            log = self.context.attempt_log()
+            return await run_program(self._assignment, call.handler, log, self._make_files)
         try:
             value = await cast(Awaitable[object], call.begin())
         except ENDS as error:

@@ -128,6 +128,11 @@ class InlineDispatcher:
         except LongshoreError as error:
             return failed(request.rid, error)
 
+    def at_once(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a verb of the store answers."""
+        with self._lock:
+            return _at_once(work)
+
     # for the service (see `service.Runtime`)
 
     def check_room(self, jobs: int, size: int) -> None:

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -34,16 +35,20 @@ from longshore.executors import scratch
 from longshore.executors.attempts import released
 from longshore.executors.host.shared_run import BatchHandler
 from longshore.executors.output.capture import Hearing
-from longshore.model.attempt import Attempt
+from longshore.model.attempt import Assignment, Attempt
 from longshore.model.job import Ended, JobState, Options, Submission
 from longshore.model.reports import Report
 from longshore.payload import values
 from longshore.ports import Handlers
+from longshore.ports.files import Files
 from longshore.testing.attempt import InlineAttempt
 from longshore.testing.batch import BatchedAttempt, Gathered, InlineBatch
 from longshore.testing.inline import InlineClients
 from longshore.testing.inline_dispatcher import InlineDispatcher
 from longshore.wire.dispatcher_side import assignment
+
+if TYPE_CHECKING:
+    from longshore.testing.kit_files import KitFilesets
 
 MOST_ATTEMPTS = 1_000
 
@@ -126,6 +131,19 @@ class Kit:
             return handler.bind(job.args)
         arguments: dict[str, Any] = values.unpack(job.args)
         return arguments
+
+    # files
+
+    @cached_property
+    def filesets(self) -> KitFilesets:
+        """The filesets that commands read and make: `push` makes a version, `pull` reads one."""
+        # Imported here: most tests have nothing to do with files.
+        from longshore.testing.kit_files import KitFilesets
+
+        return KitFilesets(self.dispatcher)
+
+    def _files(self, assignment: Assignment) -> Files:
+        return self.filesets.of(assignment)
 
     # gates
 
@@ -246,7 +264,7 @@ class Kit:
         handlers = self._handlers()
         if isinstance(handlers[claimed.kind], BatchHandler):
             return self._batch_of(self._batched(claimed), queue)
-        return InlineAttempt(claimed, handlers, self.dispatcher.clock)
+        return InlineAttempt(claimed, handlers, self.dispatcher.clock, self._files)
 
     def _batched(self, claimed: Attempt) -> BatchedAttempt:
         return BatchedAttempt(claimed, self._handlers(), self.dispatcher.clock)
@@ -327,6 +345,8 @@ class Kit:
         for app in self._apps:
             app._access.stand_in = None
         self._access.end()
+        if "filesets" in vars(self):
+            self.filesets.close()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from longshore.errors import InvalidInput
@@ -17,13 +18,18 @@ from longshore.model.log import LogLimits
 from longshore.model.program import Command
 from longshore.model.reports import Report
 from longshore.ports import ProgramHandler
+from longshore.ports.files import Files
 
+MakeFiles = Callable[[Assignment], Files]
+"""Makes what brings and takes the files of an attempt."""
 GRACE_S: Final = 1.0
 """How long a command that is told to end may take in a test."""
 
 
-async def run_program(assignment: Assignment, handler: ProgramHandler, log: AttemptLog) -> Report:
-    """Runs a command here and now, as a worker does. Containers and files need a worker."""
+async def run_program(
+    assignment: Assignment, handler: ProgramHandler, log: AttemptLog, make_files: MakeFiles
+) -> Report:
+    """Runs a command here and now, as a worker does. Containers need a worker."""
     try:
         program = handler.program(assignment.args)
     except InvalidInput as error:
@@ -33,5 +39,7 @@ async def run_program(assignment: Assignment, handler: ProgramHandler, log: Atte
         return refused(assignment, Reason.NOT_STARTED, words)
     runner = CommandRunner(GRACE_S, is_alone=False)
     await runner.open()
-    means = Means(runner, NoFiles(), FolderKeeper(most_spare=0), LogLimits())
+    needs_files = program.inputs or program.outputs or program.checkpoint
+    files = make_files(assignment) if needs_files else NoFiles()
+    means = Means(runner, files, FolderKeeper(most_spare=0), LogLimits())
     return await attempt(assignment, program, log, means)

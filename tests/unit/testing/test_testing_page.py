@@ -30,5 +30,5 @@ def test_every_block_of_the_testing_page_does_what_it_says(tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "11 passed" in done.stdout
-    assert len(tests) == 8
+    assert "12 passed" in done.stdout
+    assert len(tests) == 9
