@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
+from msgspec import structs
 
 from longshore.core.limited_starts import KeyState, Starts
 from longshore.model.limits import LimitsOpened
-from longshore.store.rows import micros
+from longshore.store.rows import NodeItem, micros
 from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.memory import MemoryStore
-from longshore.testing.memory_rows import JobRow
+from longshore.testing.memory_rows import GroupRow, JobRow
+from longshore.testing.simulation.limit_plans import OF_LANES
 from longshore.testing.simulation.promises import Promise
 from longshore.testing.simulation.run import is_for_sqlite, simulate, simulate_on_sqlite
 from longshore.testing.simulation.scenario import make_limits
@@ -34,6 +36,9 @@ def test_storms_have_keys_that_are_full_and_rules_that_change() -> None:
     scenarios = [make_limits(seed) for seed in range(1, 9)]
     assert sum(bool(plan.submission.options.limits) for one in scenarios for plan in one.jobs) > 50
     assert sum(len(one.rules) for one in scenarios) > 8
+    assert sum(plan.pattern in OF_LANES for one in scenarios for plan in one.rules) > 8
+    assert sum(bool(plan.submission.options.fair) for one in scenarios for plan in one.jobs) > 50
+    assert sum(plan.head.limit is not None for one in scenarios for plan in one.groups) > 2
 
 
 class CountsNothing(MemoryStore):
@@ -41,6 +46,7 @@ class CountsNothing(MemoryStore):
 
     def _limited_starts(self, rows: Sequence[JobRow], now: datetime) -> Starts:
         keys = {limit.key for row in rows for limit in row.job.options.limits}
+        keys |= {key for row in rows for key in self._lane_keys(row)}
         states = {key: KeyState(set(), self._even_at.get(key, 0)) for key in keys}
         return Starts(list(self._limit_rules.values()), states, micros(now))
 
@@ -83,8 +89,32 @@ class SlotsLeak(MemoryStore):
 
 
 def test_a_slot_that_a_lost_worker_keeps_is_noticed() -> None:
-    found = hunt(3, SlotsLeak, make=make_limits).promise
-    assert found in (Promise.ROOM, Promise.DURABLE)
+    assert hunt(3, SlotsLeak, make=make_limits).promise is Promise.SLOTS
+
+
+class KnowsNoLanes(MemoryStore):
+    """Starts jobs of a kind or a queue as if no rule were about these."""
+
+    def _lane_keys(self, row: JobRow) -> tuple[str, ...]:
+        return ()
+
+
+def test_a_rule_for_a_queue_that_holds_for_nobody_is_noticed() -> None:
+    assert hunt(6, KnowsNoLanes, make=make_limits).promise is Promise.LIMITS
+
+
+class LeavesTheGroupOut(MemoryStore):
+    """Stores jobs of a group as if it had no limit."""
+
+    def _join(self, group: GroupRow, item: NodeItem) -> JobRow:
+        head, group.head = group.head, structs.replace(group.head, limit=None)
+        row = super()._join(group, item)
+        group.head = head
+        return row
+
+
+def test_jobs_that_do_not_count_for_their_group_are_noticed() -> None:
+    assert hunt(2, LeavesTheGroupOut, make=make_limits, first=2).promise is Promise.LIMITS
 
 
 async def looks_at_nobody(self: SqliteStore, after: str = "", most: int = 1000) -> LimitsOpened:

@@ -32,6 +32,7 @@ from longshore.model.group import (
     RetryPlan,
 )
 from longshore.model.job import Ended, JobError, JobFilter, JobPage, JobState, Reason
+from longshore.model.limits import JobLimit
 from longshore.model.run_time import RunTime
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.wire import messages as m
@@ -329,6 +330,17 @@ def test_a_group_is_shown_with_what_failed_first(
     assert printed["first_failure"]["cancelled"] == 0
     assert printed["expected"] is None
     assert printed["counts"].keys() == {state.value for state in JobState}
+
+
+def test_the_limit_of_a_group_is_told_with_its_key(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    shown = ended(GroupState.SUCCEEDED, succeeded=4)
+    dispatcher.answers[m.ShowGroup] = structs.replace(shown, limit=JobLimit("group=", 5))
+    dispatcher.answers[m.ListNodes] = ()
+    assert dispatcher.run("group", "show", "7") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"at most 5 at once (group={ID})" in told
 
 
 def test_what_fail_fast_cancelled_is_told(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:

@@ -130,7 +130,12 @@ class Ledger:
         if self._web is not None:
             self._web.check(commit, changes, self._stores.web())
         self._deadlines.check(commit.verb, changes, fresh)
-        self._limits.check(commit, map(_job_of, filter(_has_begun, changes)), self._shots)
+        begun = [job for job in fresh if self._shots[job].state in OWNED]
+        begun += map(_job_of, filter(_has_begun, changes))
+        self._limits.check(commit, begun, self._shots)
+        if commit.verb in _REVOKING:
+            lost = [one.job for one in changes if one.before.state in OWNED]
+            self._limits.check_slots(lost, self._shots, self._held)
         for change in [*changes, *(Change(job, NOWHERE, self._shots[job]) for job in fresh)]:
             self._record(commit.verb, change)
         self._groups.check(commit, changes, fresh, self._shots, self._stores.groups())
@@ -165,6 +170,10 @@ class Ledger:
             del self._shots[job]
             self._turns.remove(job)
         return changes, fresh, gone
+
+    def _held(self, key: str) -> int:
+        """How many slots of a key are held, as the store says."""
+        return at_once(self._store.limit_key(key)).held
 
     def _is_turn(self, job: UUID) -> bool:
         return job in self._turns

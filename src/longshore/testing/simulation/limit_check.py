@@ -2,7 +2,9 @@
 
 It keeps to what users are promised, and shares no code with what decides: it counts the jobs that a
 worker owns, and it writes down when each job of a key began. Of a rate it knows this much: in any
-time t at most `burst + t * units / per_s` units begin.
+time t at most `burst + t * units / per_s` units begin. A rule for a kind or a queue is about all of
+its jobs. And when a worker is lost, a store that is asked who holds the keys of its jobs names just
+those jobs that have an owner.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from itertools import accumulate
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from longshore.core.lifecycle import OWNED
+from longshore.model.group import NOT_RUN, GroupPart
 from longshore.model.job import Job, JobState
 from longshore.model.limits import JobLimit, LimitRule, Rate
 from longshore.testing.simulation.database import Committed, Removed
@@ -48,7 +51,10 @@ class LimitCheck:
         self._now = now
         self._job = job
         self._limits: dict[UUID, tuple[JobLimit, ...]] = {}
+        self._lanes: dict[UUID, tuple[str, str]] = {}
+        """The keys of a job's kind and queue."""
         self._rules: dict[str, LimitRule] = {}
+        self._groups: dict[UUID, JobLimit | None] = {}
         self._began: dict[tuple[str, Bounds], list[Began]] = {}
         self._bounds: dict[str, Bounds] = {}
         self._since: dict[str, int] = {}
@@ -67,8 +73,33 @@ class LimitCheck:
     def limits(self, job: UUID) -> tuple[JobLimit, ...]:
         """The keys of a job, with what it brings for them."""
         if job not in self._limits:
-            self._limits[job] = self._job(job).options.limits
-        return self._limits[job]
+            found = self._job(job)
+            self._limits[job] = found.options.limits
+            self._lanes[job] = (f"kind={found.kind}", f"queue={found.queue}")
+            if (of_group := self._of_group(found)) is not None:
+                named = [one for one in self._limits[job] if one.key != of_group.key]
+                self._limits[job] = (*named, of_group)
+        own = self._limits[job]
+        of_lane = (key for key in self._lanes[job] if self._rule_of(key) is not None)
+        return (*own, *(JobLimit(key) for key in of_lane if all(one.key != key for one in own)))
+
+    def _of_group(self, job: Job) -> JobLimit | None:
+        """The limit of its group, whatever the store has written into the job."""
+        limit = None if job.group is None else self._groups.get(job.group)
+        if limit is None or job.kind in NOT_RUN:
+            return None
+        return structs.replace(limit, key=f"group={job.group}")
+
+    def check_slots(
+        self, lost: Iterable[UUID], shots: Mapping[UUID, Snapshot], held_of: Callable[[str], int]
+    ) -> None:
+        """These jobs lost their worker: nobody holds their keys but jobs that have an owner."""
+        keys = {limit.key: job for job in lost for limit in self.limits(job)}
+        for key, job in sorted(keys.items()):
+            held, owned = held_of(key), self._held(key, shots)
+            if held != owned:
+                text = f"its worker is lost, and {held} slots of {key} are held by {owned} jobs"
+                raise BrokenPromise(Promise.SLOTS, text, job)
 
     def has_room(self, job: UUID, shots: Mapping[UUID, Snapshot]) -> bool:
         """Whether every key of a job has room for it now."""
@@ -85,15 +116,23 @@ class LimitCheck:
                 self._rules[rule.pattern] = rule
             case Removed(pattern):
                 self._rules.pop(pattern, None)
+            case GroupPart(head=head):
+                self._groups[head.id] = head.limit
 
     def _bounds_of(self, limit: JobLimit) -> Bounds:
         """The rule of the key itself, or else of its longest pattern, or else the job's own."""
+        rule = self._rule_of(limit.key)
+        if rule is not None:
+            return Bounds(rule.concurrency, rule.rate)
+        return Bounds(limit.concurrency, limit.rate)
+
+    def _rule_of(self, key: str) -> LimitRule | None:
         patterns = [one for one in self._rules if one.endswith("*")]
         longest_first = sorted(patterns, key=len, reverse=True)
-        for pattern in (limit.key, *(p for p in longest_first if limit.key.startswith(p[:-1]))):
+        for pattern in (key, *(p for p in longest_first if key.startswith(p[:-1]))):
             if rule := self._rules.get(pattern):
-                return Bounds(rule.concurrency, rule.rate)
-        return Bounds(limit.concurrency, limit.rate)
+                return rule
+        return None
 
     def _held(self, key: str, shots: Mapping[UUID, Snapshot]) -> int:
         owned = (job for job, shot in shots.items() if shot.state in OWNED)

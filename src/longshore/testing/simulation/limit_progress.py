@@ -23,7 +23,7 @@ class LimitProgress:
     def __init__(self, ledger: Ledger, fairness: Fairness, poll_s: float) -> None:
         self._ledger = ledger
         self._fairness = fairness
-        self._longest_s = 2 * poll_s + _MARGIN_S
+        self._longest_s = poll_s + _MARGIN_S
         self._since: dict[UUID, float] = {}
 
     def look(self, now: float, *, calm: bool) -> None:

@@ -23,6 +23,7 @@ class Promise(StrEnum):
     IN_TIME = "a job begins before its deadline, or fails after it"
     UNIQUE = "a unique key has one live job"
     LIMITS = "never above a limit"
+    SLOTS = "the slots of a lost worker return with its lease"
     ROOM = "who waits for a limit goes on when there is room"
     FATES = "every nominal time has one fate"
     AGREEMENT = "in calm everybody agrees"

@@ -19,7 +19,9 @@ from longshore.testing.simulation.bodies import Behaviour
 from longshore.testing.simulation.faults import Fate, Fault, Nodes, Theme
 from longshore.testing.simulation.group_plans import GroupPlan, gated, growing, random_group, rerun
 from longshore.testing.simulation.limit_plans import (
+    FAIR_KEYS,
     RulePlan,
+    limit_of_a_group,
     limits_of_a_job,
     random_limits,
     random_rules,
@@ -197,20 +199,30 @@ def make_hurry(seed: int, theme: Theme | None = None) -> Scenario:
 
 
 def make_limits(seed: int, theme: Theme | None = None) -> Scenario:
-    """The scenario of a seed, whose jobs have limits; rules come and go."""
+    """The scenario of a seed, whose jobs have limits; rules come and go.
+
+    Some jobs share by a fair key. In some there are groups, with limits of their own.
+    """
     scenario = make_scenario(seed, theme)
     random = Random(f"{seed}/limits")
     brought = random_limits(random)
     jobs = tuple(_limited(random, plan, brought) for plan in scenario.jobs)
     rules = random_rules(random, scenario.clients, scenario.storm_s)
-    return structs.replace(scenario, jobs=jobs, rules=rules)
+    groups = make_growth(seed, theme).groups if random.random() < 0.5 else ()
+    limited = tuple(_limited_group(random, plan) for plan in groups)
+    return structs.replace(scenario, jobs=jobs, rules=rules, groups=limited)
+
+
+def _limited_group(random: Random, plan: GroupPlan) -> GroupPlan:
+    head = structs.replace(plan.head, limit=limit_of_a_group(random))
+    return structs.replace(plan, head=head)
 
 
 def _limited(random: Random, plan: JobPlan, brought: Sequence[JobLimit]) -> JobPlan:
     if plan.submission.kind == KIND:
         return plan
-    limits = limits_of_a_job(random, brought)
-    options = structs.replace(plan.submission.options, limits=limits)
+    limits, fair = limits_of_a_job(random, brought), random.choice(FAIR_KEYS)
+    options = structs.replace(plan.submission.options, limits=limits, fair=fair)
     return structs.replace(plan, submission=structs.replace(plan.submission, options=options))
 
 
