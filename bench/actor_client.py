@@ -104,6 +104,8 @@ async def do(question: dict[str, Any]) -> Any:
             return await start(type, actors)
         case {"do": "send", "messages": messages, "actors": actors}:
             return await send(messages, actors)
+        case {"do": "send_each", "messages": messages, "actors": actors, "at_once": at_once}:
+            return await send_each(messages, actors, at_once)
         case {"do": "counted", "actors": actors}:
             return sum(state.count for state in await states("Counter", actors))
         case {"do": "ask", "samples": samples, "pause_s": pause_s}:

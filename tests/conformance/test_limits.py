@@ -9,7 +9,7 @@ from longshore.model.job import JobFilter, JobState, Submission
 from longshore.model.limits import JobLimit, LimitRule, Rate
 from longshore.model.worker import Claim
 from longshore.testing.backends import Backend
-from longshore.testing.builders import ENDS, Scene, a_claim, a_job, done, lane
+from longshore.testing.builders import ENDS, Scene, a_claim, a_job, done, lane, lanes_of
 
 READY, RUNNING = JobState.READY, JobState.RUNNING
 
@@ -33,6 +33,37 @@ async def test_no_more_jobs_of_a_key_run_than_it_lets(scene: Scene) -> None:
     freed = await scene.pump([done(first[0])])
     assert sum(freed.ready.values()) == 1, "as many are claimed again as may start"
     assert [one.id for one in await scene.claim(slot, most=5)] == [jobs[2].id]
+
+
+async def test_jobs_of_many_keys_are_stored_each_with_its_own_words(scene: Scene) -> None:
+    """Some differ in all that jobs of one batch may share, others in nothing but their keys."""
+    slot = await scene.attend(kinds=["work", "other"])
+    jobs = [
+        a_job(
+            kind="other" if at % 3 else "work",
+            queue="default" if at % 5 else "slow",
+            priority=at % 2,
+            args=bytes([0x91, at % 100]),
+            timeout_s=60.0 + at if at % 7 else None,
+            labels=(f"n={at}",) if at % 2 else (),
+            limits=(JobLimit(f"tenant={at}", 1 + at % 3),),
+        )
+        for at in range(80)
+    ]
+    numbers = await scene.accepted(*jobs)
+    assert numbers == sorted(numbers)
+    claimed = await scene.claim(slot, *lanes_of(jobs), most=80)
+    assert [one.priority for one in claimed] == [1] * 40 + [0] * 40
+    wanted = {job.id: job for job in jobs}
+    for one in claimed:
+        job = wanted[one.id]
+        assert (one.kind, one.args, one.options) == (job.kind, job.args, job.options)
+        assert one.priority == job.priority
+        found = await scene.store.job(one.id)
+        assert found is not None
+        assert (found.queue, found.options.timeout_s) == (job.queue, job.options.timeout_s)
+        key = job.options.limits[0].key
+        assert (await scene.store.limit_key(key)).holders == (one.number,)
 
 
 async def test_jobs_behind_a_key_hold_back_no_others(scene: Scene) -> None:

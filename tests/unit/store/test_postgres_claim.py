@@ -10,10 +10,11 @@ import pytest
 
 from longshore.model.ends import End
 from longshore.model.job import JobState
+from longshore.model.limits import JobLimit
 from longshore.model.worker import SessionKey
 from longshore.ports import Batch
 from longshore.store.postgres import keeper_sql as postgres_keeper_sql
-from longshore.store.postgres import kept_turns, plain_end
+from longshore.store.postgres import kept_turns, limits_sql, plain_end
 from longshore.store.postgres import sql as postgres_sql
 from longshore.store.postgres.connections import Connection, Transaction
 from longshore.store.postgres.planning import STEADY
@@ -21,7 +22,7 @@ from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.pump_result import PumpResult
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
-from longshore.testing.builders import Scene, a_claim, done, lane, some_jobs
+from longshore.testing.builders import Scene, a_claim, a_job, done, lane, some_jobs
 
 MANY = 100_000
 Reads = dict[str, tuple[int, int]]
@@ -88,6 +89,23 @@ async def cost_of_a_life(store: PostgresStore, kind: str) -> list[Reads]:
     _, finishing = await counted(scene, Batch(finishes=[done(one) for one in attempts]))
     # Entries of versions that are gone may or may not be removed by now; rows are certain.
     return [submitting, claiming, {name: (0, rows) for name, (_, rows) in finishing.items()}]
+
+
+async def test_claim_reads_each_job_with_limits_by_its_id(postgres_url: str) -> None:
+    """Not all ready jobs for each that starts; slots are counted once."""
+    limits = (JobLimit("a=b", 1_000),)
+    async with opened(postgres_url) as store:
+        scene = Scene(store)
+        slot = await scene.attend()
+        await scene.accepted(*(a_job(limits=limits) for _ in range(200)))
+        await scene.claim(slot, lane(), most=50)
+        drawn, reads = await counted(scene, Batch(claims=[a_claim([slot] * 100, lane())]))
+        assert len(drawn.pumped.claimed) == 100
+        # Rows: 50 jobs that run, for the count, and 100 that start.
+        assert reads["job_id"][1] == 150
+        # Once by the claim that stops before them, and once by the one that goes on.
+        assert reads["job_ready"][1] == 200
+        assert "job" not in reads, "it was read past its indexes"
 
 
 async def test_claim_reads_the_same_however_much_else_there_is(
@@ -188,6 +206,10 @@ STATEMENTS = {
     and name != "CLAIM_FORM"  # of which the claims are made
     and isinstance(text, str)
     and re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", text)
+}
+STATEMENTS |= {
+    name: getattr(limits_sql, name)
+    for name in ("START", "PUT_BEHIND", "COUNT", "FRONT", "TRY_KEYS", "LOCK_KEYS", "WAKE", "LEAVE")
 }
 # These take the first entry of an index, whichever it is.
 FIRST_ENTRY = {"NEXT_DUE", "ORPHANED"}

@@ -19,7 +19,8 @@ what runs of them is what runs in their lanes (`lane_rules`), so no slots are wr
 A slot is held as long as its job is in the attempt that got it: ends need not give it back.
 
 Nobody misses a wake-up. Who records ends then locks their keys, waiting for a claim that has them,
-and looks in a later statement for jobs to let go (`open_keys`). A claim that counted before the end
+and looks in a later statement for jobs to let go (`open_keys`), in the same transaction or, if that
+was a single statement, in the next. A claim that counted before the end
 was visible has committed by then, so what it put behind the key is seen. All other ways to room (a
 loss, a rate, a new rule, a dispatcher that died) `open_limits` finds, with every poll.
 

@@ -82,8 +82,13 @@ FROM longshore.limit_key AS k WHERE k.key = ANY ($1::text[])
 """
 COUNT: Final = f"""
 WITH seen AS MATERIALIZED (
-    SELECT h.ctid AS tid, h.key, h.slot, {_IS_HELD} AS is_held
-    FROM longshore.hold AS h WHERE h.key = ANY ($1::text[])
+    SELECT h.ctid AS tid, h.key, h.slot,
+        coalesce(l.token = h.token AND l.state IN ({OWNED}), false) AS is_held
+    FROM longshore.hold AS h
+    LEFT JOIN LATERAL (
+        SELECT j.token, j.state FROM longshore.job AS j WHERE j.id = h.job OFFSET 0
+    ) AS l ON true
+    WHERE h.key = ANY ($1::text[])
 ),
 dropped AS (
     DELETE FROM longshore.hold AS h USING seen WHERE h.ctid = seen.tid AND NOT seen.is_held
@@ -213,15 +218,17 @@ def _added_up(which: str, also: str = "") -> str:
     return f"""left_over AS (
     DELETE FROM longshore.key_wait WHERE {which} RETURNING key, waited_us, stays
 ),
+sums AS MATERIALIZED (
+    SELECT key, sum(waited_us)::bigint AS waited_us, sum(stays)::bigint AS stays
+    FROM ({also} SELECT key, waited_us, stays FROM left_over) AS r GROUP BY key
+),
 summed AS (
     UPDATE longshore.limit_key AS k
-    SET waited_us = k.waited_us + s.waited_us, stays = k.stays + s.stays,
+    SET (waited_us, stays) = (
+            SELECT k.waited_us + s.waited_us, k.stays + s.stays FROM sums AS s WHERE s.key = k.key
+        ),
         waited_at = statement_timestamp()
-    FROM (
-        SELECT key, sum(waited_us)::bigint AS waited_us, sum(stays)::bigint AS stays
-        FROM ({also} SELECT key, waited_us, stays FROM left_over) AS r GROUP BY key
-    ) AS s
-    WHERE k.key = s.key
+    WHERE k.key = ANY (ARRAY(SELECT key FROM sums))
 )"""
 
 

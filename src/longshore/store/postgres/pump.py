@@ -9,7 +9,8 @@ What concerns actors (`turns`) comes between the ends and all else. A batch with
 more for them.
 
 A batch of nothing but submits needs no transaction: `alone` runs it as a single statement. So it
-does a batch of nothing but ends, as far as these have no more to do (see `plain_ends`). A single
+does a batch of nothing but ends, as far as these have no more to do (see `plain_ends`). What waits
+for the slots of limits that these free is let go in a transaction right after it. A single
 message to an actor, or a single turn, has a short transaction of its own (see `single_turns`).
 
 A transaction may fail or be repeated. So the pump remembers what it learnt (which lanes are stored,
@@ -243,8 +244,8 @@ class Pump:
         """Runs a batch of only ends or only submits as one statement; None if it takes more."""
         if batch.claims or (batch.finishes and batch.submits):
             return None
-        if batch.finishes and self._released(batch.finishes):
-            return None
+        if batch.finishes and (released := self._released(batch.finishes)):
+            return await self._end_and_open(lines, dispatcher, batch, released)
         if (known := sendable(batch, self._actors)) is not None:
             return await self._send_one(lines, dispatcher, batch, known)
         if (known := takeable(batch, self._actors)) is not None:
@@ -363,6 +364,27 @@ class Pump:
             done.end(place - 1, ends[place - 1], was, STATES[code])
         done.ready = made_ready(rows, self.cursors)
         return await self._with_rest(lines, dispatcher, batch, done)
+
+    async def _end_and_open(
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, released: set[str]
+    ) -> PumpResult | None:
+        """Ends attempts with limits; then lets go what waited for them; None if it takes more.
+
+        In a transaction of its own, so that nothing else is done while the keys are locked. If it
+        is never made or is lost, `open_limits` finds the room: so its commit does not wait.
+        """
+        if batch.sends or self._ends_groups:
+            return None
+        done = await self._end_alone(lines, dispatcher, batch)
+        if done is None:
+            return None
+        opening = "SET LOCAL synchronous_commit = off"
+        opened, _ = await lines.run(lambda tx: open_keys(tx, released, self.cursors), opening)
+        if not opened:
+            return done
+        ready = opened + Counter(done.pumped.ready)
+        pumped = structs.replace(done.pumped, ready=ready, ready_by_ends=ready)
+        return structs.replace(done, pumped=pumped, left_some=True)
 
     async def _succeed_alone(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, ends: Sequence[Succeeded]

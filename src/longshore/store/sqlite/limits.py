@@ -193,7 +193,7 @@ def _free_slots(tx: Transaction) -> Counter[int]:
         return Counter()
     freed = {key for (key,) in tx.execute(_FREE_SLOTS).fetchall()}
     tx.remembered.has_holds = None
-    return _open(tx, sorted(freed))[0] if freed else Counter()
+    return _open(tx, sorted(freed))[0] if freed and _is_any_behind(tx) else Counter()
 
 
 def put_behind_waiting(
@@ -205,6 +205,8 @@ def put_behind_waiting(
         for job, answer in zip(jobs, answers, strict=True)
         if job.options.limits and isinstance(answer, Submitted) and not answer.existing
     ]
+    if not (limited and _is_any_behind(tx)):
+        return
     keys = {limit.key for _, job in limited for limit in job.options.limits}
     waited_for = {key for key in keys if _is_waited_for(tx, key)}
     rows = []
@@ -213,6 +215,11 @@ def put_behind_waiting(
         if key is not None:
             rows.append((number, key))
     _PUT_BEHIND.run(tx.connection, rows, (tx.now,))
+
+
+def _is_any_behind(tx: Snapshot) -> bool:
+    """Whether any job waits behind a key: mostly none does, and then no key need be looked at."""
+    return tx.execute(_NEXT_KEY, ("",)).fetchone()[0] is not None
 
 
 def _is_waited_for(tx: Snapshot, key: str) -> bool:
