@@ -46,10 +46,11 @@ def key_words(view: KeyView) -> str:
     limit = bounds_words(view.concurrency, view.rate)
     said = f"{view.key}: {limit}{whose if limit != 'no limit' else ''}"
     running = f"{view.held:,} running{_holders(view)}"
-    return f"{said}; {running}; {_waiting(view)}{_waited(view)}"
+    return f"{said}; {running}; {waiting_words(view)}{waited_words(view)}"
 
 
-def _waiting(view: KeyView) -> str:
+def waiting_words(view: KeyView) -> str:
+    """How many jobs wait for a key, and for how long they have."""
     if not view.is_waited_for:
         return "no job waits for it"
     most = " or more" if view.waiting >= MOST_COUNTED else ""
@@ -57,7 +58,7 @@ def _waiting(view: KeyView) -> str:
     return f"{jobs} for it, {span(view.waiting_s)} so far"
 
 
-def _waited(view: KeyView) -> str:
+def waited_words(view: KeyView) -> str:
     """How long jobs waited that do so no more; empty if none did."""
     if not view.stays:
         return ""

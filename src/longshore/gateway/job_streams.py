@@ -47,7 +47,7 @@ async def show_logs(call: Call) -> Response:
     last = call.last_event if query.follow else None
     if last == END:
         return Response(status_code=204)
-    after = _place(last or query.after or "0-0")
+    after = place_in_log(last or query.after or "0-0")
     page = await _page(call, ref, query.attempt, after)
     if not query.follow:
         lines = [jsonable.plain(line) for line in page.lines]
@@ -81,7 +81,8 @@ async def _page(call: Call, ref: Ref, attempt: int | None, after: Place) -> LogP
     return await read_log(call.connection, call.gateway.files, ref, attempt, after)
 
 
-def _place(text: str) -> Place:
+def place_in_log(text: str) -> Place:
+    """The place in a log that a text names."""
     found = _PLACE.fullmatch(text)
     if not found or max(int(found[1]), int(found[2])) >= 2**63:
         raise InvalidInput(f"{text[:80]!r} is no place in a log; give the `next` of a page")

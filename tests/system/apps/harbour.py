@@ -39,6 +39,37 @@ def multiply(a: int, b: int) -> int:
 
 
 @app.job
+async def repeat(text: str, fails: bool) -> dict[str, str]:
+    """Says a text in each way there is: in its log, as its step, in its result or its error."""
+    print(text)
+    longshore.current().step(text[:40])
+    if fails:
+        raise ValueError(text)
+    return {text: text}
+
+
+@app.job
+async def speak(said: str) -> None:
+    """Says what is written to a file, line by line, until it is `end`."""
+    told = 0
+    while True:
+        found = Path(said).read_text().splitlines() if Path(said).exists() else []
+        for line in found[told:]:
+            print(line, flush=True)
+            if line == "end":
+                return
+        told = len(found)
+        await asyncio.sleep(0.01)
+
+
+@app.job
+async def chat(lines: int) -> None:
+    """Says so many lines."""
+    for at in range(lines):
+        print(f"line {at}")
+
+
+@app.job
 async def nap(seconds: float) -> None:
     """Takes a while."""
     await asyncio.sleep(seconds)

@@ -20,9 +20,11 @@ from longshore.core.timing import span
 from longshore.core.usage import used_by
 from longshore.core.waits import waited_words
 from longshore.errors import NotAllowed
+from longshore.gateway.job_streams import place_in_log
 from longshore.gateway.log_archiving import read_log
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
+from longshore.gateway.pages.forms import Dialog, Field, button
 from longshore.gateway.pages.html import NOTHING, Html, h, joined
 from longshore.gateway.pages.jobs import progress
 from longshore.gateway.pages.page import Page, Regions, View
@@ -36,6 +38,13 @@ from longshore.payload.callback_words import CallbackView
 
 _MOST_NEIGHBOURS: Final = 50
 _MARKS: Final = ("STEP", "ENGINE")
+
+
+class JobPageQuery(Struct, frozen=True):
+    """From where on the log is shown."""
+
+    log_after: str = ""
+    """The place behind which the page before this one stopped."""
 
 
 class Seen(Struct, frozen=True):
@@ -111,9 +120,22 @@ def _actions(seen: Seen, view: View) -> list[Html]:
         body = msgspec.json.encode({"keys": [seen.key]}).decode()
         where = f"dispatcher/groups/{job.group}/retry"
         buttons.append(parts.action("Retry in its group", "POST", where, body=body, plan=True))
+        if view.sees_payloads and not job.options.raw:
+            buttons.append(_with_other_arguments(job, where, body))
     if view.sees_payloads and not job.options.raw and job.kind not in FREE_KINDS:
         buttons.append(_another(job))
     return buttons
+
+
+def _with_other_arguments(job: Job, path: str, body: str) -> Html:
+    """A button that asks for other arguments of a job of a group, and shows what runs again."""
+    text = msgspec.json.format(msgspec.json.encode(jsonable.arguments(job)), indent=2).decode()
+    args = Field(name="args", label="arguments", kind="json", value=text, required=True)
+    words = "It runs again with these arguments, and all that depends on it."
+    dialog = Dialog(
+        title="Retry with other arguments", fields=[args], words=words, body=body, plan="body"
+    )
+    return button("Retry with other arguments", "POST", path, dialog)
 
 
 def _another(job: Job) -> Html:
@@ -292,20 +314,26 @@ def _nodes(nodes: Sequence[NodeView], view: View) -> Html:
 
 async def log(call: Call, seen: Seen, view: View) -> Html:
     """The log as it is now. While the job lives, the browser follows it over the API."""
-    job = seen.job
+    job, after = seen.job, call.query(JobPageQuery).log_after
     try:
-        page = await read_log(call.connection, call.gateway.files, job.id, None, (0, 0))
+        begin = place_in_log(after or "0-0")
+        page = await read_log(call.connection, call.gateway.files, job.id, None, begin)
     except NotAllowed:
         return NOTHING
-    return parts.section("Log", _log(page, job), id="log")
+    return parts.section("Log", _log(page, job, view, is_first=not after), id="log")
 
 
-def _log(page: LogPage, job: Job) -> Html:
+def _log(page: LogPage, job: Job, view: View, *, is_first: bool) -> Html:
     lines = [log_line(line) for line in page.lines]
-    note = "" if lines else "It has said nothing."
+    note = "" if lines else "It has said nothing." if is_first else "It has said nothing more."
     follows = page.more or job.state not in TERMINAL
     place = f"{page.after[0]}-{page.after[1]}"
+    here = parts.url(view.root, "jobs", job.number)
+    rest = parts.url(view.root, "jobs", job.number, log_after=place)
+    begin = None if is_first else h("p", h("a", "the log from its begin", href=f"{here}#log"))
+    more = h("noscript", h("p", h("a", "the rest of the log", href=f"{rest}#log")))
     return joined(
+        begin,
         h("p", note, class_="muted", id="log-note"),
         h(
             "ol",
@@ -317,6 +345,7 @@ def _log(page: LogPage, job: Job) -> Html:
             if follows
             else None,
         ),
+        more if page.more else None,
     )
 
 
@@ -335,4 +364,5 @@ JOB: Final = Page(
     look=look,
     show=show,
     once=log,
+    query=JobPageQuery,
 )

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from longshore.client.connection import all_of
 from longshore.core.access import Right
-from longshore.core.key_words import bounds_words
+from longshore.core.key_words import bounds_words, waited_words, waiting_words
 from longshore.core.rates import rate_text
 from longshore.gateway.operation import Call
 from longshore.gateway.pages import parts
@@ -109,8 +109,10 @@ def _use(one: KeyView) -> Html:
 
 def _state(one: KeyView) -> Html | None:
     full = h("span", parts.state("full"), " ", parts.since(one.full_at)) if one.full_at else None
-    waits = h("span", "jobs wait", class_="muted") if one.is_waited_for else None
-    shown = [each for each in (full, waits) if each is not None]
+    waits = waiting_words(one) if one.is_waited_for else None
+    waited = waited_words(one).removeprefix("; ")
+    words = [h("span", each, class_="muted") for each in (waits, waited) if each]
+    shown = [each for each in (full, *words) if each is not None]
     return h("div", [h("div", each) for each in shown]) if shown else None
 
 
