@@ -38,6 +38,8 @@ def value_of(key: str, value: str) -> Any:
         return msgspec.json.decode(value)
     except RecursionError:
         raise InvalidInput(f"'{key}' is nested too deep; make it flatter") from None
+    except UnicodeEncodeError:
+        raise InvalidInput(f"the value of '{key}' is not UTF-8; write it so") from None
     except msgspec.ValidationError as error:
         said = f"{key}={value}: {str(error).lower()}"
         raise InvalidInput(f"{said}; {_as_text(key, value)}") from None

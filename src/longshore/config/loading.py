@@ -208,6 +208,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deep; settings have no levels") from None
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[_Given]:

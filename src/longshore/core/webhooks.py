@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64decode, b64encode
-from binascii import Error
 from hashlib import blake2b, sha256
 from typing import Final
 
@@ -37,7 +36,7 @@ def key_of_text(text: str) -> bytes:
         return text.encode()
     try:
         return b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
-    except Error:
+    except ValueError:  # or it is not even ASCII
         raise ConfigError(f"a secret begins with {SECRET_PREFIX} and is not base64") from None
 
 

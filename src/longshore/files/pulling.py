@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
-
 from longshore.core.file_paths import shown
 from longshore.errors import Damaged, DiskFull, InvalidInput, NotFound, TooLarge
 from longshore.files.cache import BlobCache
@@ -75,8 +73,8 @@ class Pulling:
             os.close(descriptor)
         try:
             return await asyncio.to_thread(lambda: checked(decode_manifest(data)))
-        except msgspec.DecodeError:
-            raise InvalidInput(f"the blob {sha256.hex()} is no manifest of files") from None
+        except InvalidInput as error:
+            raise InvalidInput(f"the blob {sha256.hex()}: {error}") from None
 
     async def put(self, folder: int, files: Sequence[FileEntry], on_progress: OnProgress) -> None:
         """Puts files below an open folder."""

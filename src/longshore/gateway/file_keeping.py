@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from longshore.client.file_requests import FileRequests
 from longshore.config import FileSettings
-from longshore.errors import InvalidInput, NotFound, TooLarge
+from longshore.errors import NotFound, TooLarge
 from longshore.files.blobs import Blobs
 from longshore.files.place import checked
 from longshore.model.fileset import (
@@ -111,10 +110,7 @@ class FileKeeping:
             )
 
     def _decoded(self, data: bytes) -> Manifest:
-        try:
-            made = checked(decode_manifest(data))
-        except msgspec.DecodeError as error:
-            raise InvalidInput(f"this is no manifest of files: {error}") from None
+        made = checked(decode_manifest(data))
         settings = self.settings
         if len(made.files) > settings.max_fileset_files:
             raise TooLarge(

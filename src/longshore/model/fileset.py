@@ -14,7 +14,10 @@ from enum import IntEnum, StrEnum
 from typing import Final
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct, msgpack
+
+from longshore.errors import InvalidInput
 
 HASH_BYTES: Final = 32
 
@@ -49,8 +52,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """The manifest in a blob; raises `msgspec.DecodeError` if it is none."""
-    return _decode(data)
+    """The manifest in a blob; raises `InvalidInput` if it is none."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"this is no manifest of files: {error}") from None
 
 
 class BlobRef(Struct, frozen=True, array_like=True, gc=False):

@@ -117,7 +117,7 @@ class MemberPart:
 
 
 def _end_those_that_wait(port: int) -> None:
-    url = f"postgresql://postgres@{HOST}:{port}/postgres"
+    url = f"postgresql://postgres@{HOST}:{port}/postgres?sslmode=disable"
     with suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
             [sys.executable, "-c", _END_WAITING, url], timeout=8, check=False, capture_output=True
@@ -158,7 +158,7 @@ class Probe:
 
     async def _visit(self, port: int) -> None:
         """Commits on one member for as long as that works."""
-        url = f"postgresql://postgres@{HOST}:{port}/postgres"
+        url = f"postgresql://postgres@{HOST}:{port}/postgres?sslmode=disable"
         connection = await asyncpg.connect(url, timeout=PATIENCE_S)
         try:
             while True:
