@@ -155,8 +155,11 @@ def test_small_jobs_leave_a_worker_empty_for_a_large_one() -> None:
 def test_jobs_that_need_one_resource_go_where_others_are_taken_too() -> None:
     """A job that needs CPU alone does not take it from a worker whose device is free."""
     kinds, total = {"train": KindInfo()}, {"cpu": 4.0, "gpu": 1.0}
-    terms = {"kinds": kinds, "pools": {Pool.COROUTINE: 9}, "resources": total}
-    free, used = (Worker(WorkerInfo(id=new_id(), **terms), taken=t) for t in ("", "gpu=1"))
+    infos = [
+        WorkerInfo(id=new_id(), kinds=kinds, pools={Pool.COROUTINE: 9}, resources=total)
+        for _ in range(2)
+    ]
+    free, used = Worker(infos[0]), Worker(infos[1], taken="gpu=1")
     scheduler = a_scheduler(free, used, lanes=(SMALL,))
     scheduler.lanes.claimed(scheduler.plan([]).claims, {})
     scheduler.lanes.add_ready({SMALL.hash: 1})
