@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
+from tests.unit.files.buckets import bucket_of_its_own
 from tests.unit.files.gateways import FileGateway
 from tests.unit.files.test_transfer import pull, push, tree
 
@@ -25,20 +24,8 @@ SHA256 = hashlib.sha256(DATA).digest()
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """A bucket of its own, while the tests run."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        import s3fs
-
-        s3fs.S3FileSystem().mkdir("longshore-tests")
-        yield "s3://longshore-tests"
-    server.stop()
+    with bucket_of_its_own() as url:
+        yield url
 
 
 @pytest.fixture
