@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from uuid import UUID
 
 import pytest
@@ -99,3 +101,26 @@ def test_messages_before_a_malformed_one_are_not_lost() -> None:
     assert unpacker.is_malformed
     with pytest.raises(ProtocolError):
         unpacker.feed(b"")
+
+
+def test_frames_are_read_from_a_socket_into_the_same_memory_again_and_again() -> None:
+    large = Run([Assignment(JOB, 3, 2, "fetch", b"x" * 600_000)])
+    ours, theirs = socket.socketpair()
+    data = b"".join(map(pack, [*TO_HOST, large, *TO_HOST]))
+    sending = threading.Thread(target=_send, args=(theirs, data))
+    sending.start()
+    unpacker, got, read = to_host(), list[ToHost](), 0
+    while True:
+        count, messages = unpacker.read(ours)
+        if not count:
+            break
+        read += count
+        got += messages
+    sending.join()
+    ours.close()
+    assert (got, read) == ([*TO_HOST, large, *TO_HOST], len(data))
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    with sock:
+        sock.sendall(data)

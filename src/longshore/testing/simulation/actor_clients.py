@@ -182,8 +182,10 @@ class ActorClient:
             mail = await patiently(lambda: actors.mail(*name))
         except NotFound:
             return ActorVerdict.NOT_FOUND
-        is_back = action is MailAction.PUT_BACK
-        found = [one.number for one in mail if one.parked is is_back and not _is_awaited(one)]
+        if action is MailAction.PUT_BACK:
+            found = [one.number for one in mail if one.parked]
+        else:
+            found = [one.number for one in mail if not (one.parked or _is_awaited(one))]
         if not found:
             return ActorVerdict.NOT_FOUND
         return await patiently(lambda: actors.sort_mail(*name, found[0], action))
