@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from longshore.errors import Damaged, DiskFull, InvalidInput, NotFound, UploadBusy
+from longshore.files.copying import WRITE_BYTES
 from longshore.files.places import CHUNK_BYTES, Place, disk_errors
 
 _HEX: Final = 64
@@ -201,7 +202,7 @@ class Upload:
             with disk_errors("the upload cannot be written"):
                 rest = memoryview(chunk)
                 while rest:
-                    rest = rest[self._file.write(rest) :]
+                    rest = rest[self._file.write(rest[:WRITE_BYTES]) :]
         except DiskFull:
             self._path.unlink(missing_ok=True)
             raise

@@ -16,6 +16,9 @@ from longshore.files.threads import IsStopped, Stopped
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Small enough for a processor's cache; threads change hands of the interpreter with each."""
+WRITE_BYTES: Final = 128 * 1024
+"""For larger writes the kernel looks for larger pieces of memory, and that takes it longer than to
+write, when memory is in many pieces."""
 _FICLONE: Final = 0x40049409
 _own = threading.local()
 
@@ -62,4 +65,4 @@ def _reflinked(source: int, target: int) -> bool:
 
 def _write(target: int, rest: memoryview) -> None:
     while rest:
-        rest = rest[os.write(target, rest) :]
+        rest = rest[os.write(target, rest[:WRITE_BYTES]) :]

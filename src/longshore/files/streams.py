@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from longshore.errors import Damaged, Unavailable
+from longshore.files.copying import WRITE_BYTES
 from longshore.files.places import disk_errors
 
 CHUNK_BYTES: Final = 1024 * 1024
@@ -89,7 +90,7 @@ class Sink:
         with disk_errors("the download cannot be written"):
             rest = memoryview(chunk)
             while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+                rest = rest[os.write(self._descriptor, rest[:WRITE_BYTES]) :]
 
     async def keep(self) -> None:
         """Writes what came, so that a later download can go on there."""
