@@ -22,7 +22,6 @@ from bench.schedule_fill import ZONE, daily, fill, jobs_made, wrong
 from bench.stage import Stage
 from longshore.model.schedule import Schedule
 
-CASES = (("postgres", 1), ("postgres", 2), ("sqlite", 1))
 BEFORE_S = 5.0
 """So long before the first round the schedules that are due begin to be put there."""
 SEEN_S = 1.5
@@ -52,7 +51,8 @@ class Rounds(Struct, frozen=True):
 
 def measure(stage: Stage) -> list[Rounds]:
     """Both stores; PostgreSQL also with two dispatchers."""
-    return [_rounds(stage, store, dispatchers) for store, dispatchers in CASES]
+    cases = [*(("postgres", number) for number in stage.sizes.dispatchers), ("sqlite", 1)]
+    return [_rounds(stage, store, dispatchers) for store, dispatchers in cases]
 
 
 def _rounds(stage: Stage, store: str, dispatchers: int) -> Rounds:

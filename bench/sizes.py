@@ -32,6 +32,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     messages: int = 20_000
     peer_actors: int = 100
     sleepers: int = 100_000
+    quiet_s: float = 25.0
+    """So long no timer of a sleeper is due, and a little for each run of jobs."""
     steady_rate: float = 200.0
     """Messages a second to one actor, one by one."""
     steady_s: float = 45.0
@@ -137,6 +139,7 @@ QUICK = Sizes(
     messages=1_000,
     peer_actors=20,
     sleepers=5_000,
+    quiet_s=5.0,
     steady_s=3.0,
     samples=50,
     unserved=20_000,

@@ -19,8 +19,6 @@ HOUR_S = 3600.0
 PATIENCE_S = 60.0
 """So long it waits for the first timer at most."""
 LOOK_S = 0.2
-QUIET_S = 25.0
-"""So long no timer is due, and a little for each run of jobs."""
 
 
 class Sleeping(Struct, frozen=True):
@@ -48,7 +46,7 @@ def measure(stage: Stage) -> list[Sleeping]:
 def _sleeping(stage: Stage, store: str) -> Sleeping:
     sizes = stage.sizes
     with stage.fresh(store) as url, stage.fresh(store) as empty_url:
-        quiet_s = QUIET_S + 4 * sizes.pairs * sizes.run_s
+        quiet_s = sizes.quiet_s + 4 * sizes.pairs * sizes.run_s
         due = sleepers.fill(url, sizes.sleepers, HOUR_S, quiet_s)
         with actor_fleet(url, stage) as (ours, _), actor_fleet(empty_url, stage) as (empty, _):
             jobs = empty.warm(sizes)

@@ -10,11 +10,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bench.plain import scheduled_s
 from longshore.testing.servers import memory_disk
 
 ROOT = Path(__file__).parents[2]
 NEEDED_BYTES = 4 * 1024**3
+RUN_S = 300
+pytestmark = pytest.mark.timeout(RUN_S + 30)
 
 
 def run_quickly(parts: str, folder: Path) -> tuple[dict[str, Any], str]:
@@ -27,7 +31,7 @@ def run_quickly(parts: str, folder: Path) -> tuple[dict[str, Any], str]:
         env={**os.environ, **({"TMPDIR": str(disk)} if disk else {})},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=RUN_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -81,8 +85,8 @@ def test_the_benchmark_measures_limits_beside_jobs_without(tmp_path: Path) -> No
 def test_the_benchmark_measures_schedules_with_real_dispatchers(tmp_path: Path) -> None:
     found, report = run_quickly("schedules", tmp_path)
     cases = [(one["store"], one["dispatchers"]) for one in found["schedules"]]
-    assert cases == [("postgres", 1), ("postgres", 2), ("sqlite", 1)]
-    assert [one["wrong"] for one in found["schedules"]] == [0, 0, 0]
+    assert cases == [("postgres", 1), ("sqlite", 1)]
+    assert [one["wrong"] for one in found["schedules"]] == [0, 0]
     assert "all submitted, SQLite, 1 dispatcher | within 2 s |" in report
 
 

@@ -51,6 +51,7 @@ from longshore.store.postgres.finish import (
 )
 from longshore.store.postgres.growth import Growth, Refusals
 from longshore.store.postgres.intake import accept
+from longshore.store.postgres.known_limits import KnownLimits
 from longshore.store.postgres.limited_claims import LimitedClaim, open_keys
 from longshore.store.postgres.near_files import way_of
 from longshore.store.postgres.plain_end import END_ONE, PlainEnd
@@ -92,8 +93,6 @@ from longshore.store.rows import INT64
 GENERAL_BATCHES: Final = 20
 FEWEST_PLAIN: Final = 0.75
 """If fewer of a batch's ends are plain, so many batches of groups are not tried as plain ones."""
-MOST_KNOWN: Final = 100_000
-"""How many keys of limits, and attempts that hold some, are remembered."""
 
 
 class Pump:
@@ -103,10 +102,7 @@ class Pump:
         self.cursors = ClaimCursors()
         self.fair = FairLanes(self.cursors)
         self._lanes: set[int] = set()
-        self._keys: set[str] = set()
-        """Keys of limits whose rows are stored."""
-        self._held: dict[int, frozenset[str]] = {}
-        """The keys of attempts with limits that claims of this process started, by token."""
+        self._limits = KnownLimits()
         self._actors = KnownActors()
         self._expiry_margin_s = expiry_margin_s
         self._clock = clock
@@ -211,7 +207,7 @@ class Pump:
 
     async def _open_limits(self, tx: Transaction, ends: Sequence[End]) -> Counter[int]:
         """Lets jobs go before claims that waited for slots which these ends free; by lane."""
-        released = self._released(ends)
+        released = self._limits.released(ends)
         return (await open_keys(tx, released, self.cursors))[0] if released else Counter()
 
     def _intake(
@@ -244,7 +240,7 @@ class Pump:
         """Runs a batch of only ends or only submits as one statement; None if it takes more."""
         if batch.claims or (batch.finishes and batch.submits):
             return None
-        if batch.finishes and (released := self._released(batch.finishes)):
+        if batch.finishes and (released := self._limits.released(batch.finishes)):
             return await self._end_and_open(lines, dispatcher, batch, released)
         if (known := sendable(batch, self._actors)) is not None:
             return await self._send_one(lines, dispatcher, batch, known)
@@ -484,35 +480,10 @@ class Pump:
             slots = {job.id.int: slot for job, slot in reversed(pairs) if id(job) in sound}
         return StartColumns(dispatcher, self._expiry_margin_s, slots)
 
-    def _released(self, ends: Sequence[End]) -> set[str]:
-        """The keys of limits that these ends may bring room to, as far as this process knows."""
-        if not self._held:
-            return set()
-        keys = (self._held.get(end.token) for end in ends)
-        return {key for some in keys if some is not None for key in some}
-
-    def _note_limits(self, drawn: PumpResult) -> None:
-        """Remembers which keys the attempts hold that began; forgets those that ended."""
-        for end in drawn.pumped.finished if self._held else ():
-            self._held.pop(end.token, None)
-        for scan in drawn.scans:
-            if scan.limited is None:
-                continue
-            self._keys |= scan.limited.keys
-            self._keys -= scan.limited.unknown
-            for one in scan.claimed:
-                if keys := scan.limited.held[one.token]:
-                    self._held[one.token] = keys
-        if len(self._keys) > MOST_KNOWN:
-            self._keys.clear()
-        while len(self._held) > MOST_KNOWN:
-            # Such an attempt was lost, or ended elsewhere. `open_limits` finds what it left.
-            del self._held[next(iter(self._held))]
-
     def committed(self, drawn: PumpResult) -> None:
         """Remembers what a committed batch showed."""
         self._lanes |= drawn.new_lanes
-        self._note_limits(drawn)
+        self._limits.note(drawn)
         self._actors.note(drawn.known)
         now = self._clock()
         for scan in drawn.scans:
@@ -560,7 +531,7 @@ class Pump:
         """Goes on from a scan that met a job with limits."""
         left = left_of(claim.slots if slots is None else slots, met.claimed)
         began = self._clock()
-        of_claim = dispatcher, self._expiry_margin_s, self._keys
+        of_claim = dispatcher, self._expiry_margin_s, self._limits.keys
         limited = LimitedClaim(tx, *of_claim, is_ruled=met.is_ruled, near=met.near)
         lanes = tuple(dict.fromkeys(claim.lanes))
         took = await limited.take(lanes, left, room - met.size)

@@ -236,18 +236,13 @@ _OWN: Final = {
 
 An empty array stands for a column without a value; a job without a shape has the first one.
 """
-_SHARED: Final = (
-    "bigint",
-    "smallint",
-    "text",
-    "text",
-    "text",
-    "bytea",
-    "float8",
-    "float8",
-    "boolean",
-)
+_SHARED: Final = ("bigint", "smallint", *["text"] * 3, "bytea", "float8", "float8", "boolean")
 """The types of the parameters behind these: what jobs of one shape share."""
+_SHARED_EACH: Final = (
+    "".join(f", ${n}::{of}[]" for n, of in enumerate(_SHARED, len(_OWN) + 1)),
+    "".join(f", own_{n}" for n, _ in enumerate(_SHARED, len(_OWN) + 1)),
+)
+"""These as parameters of each job, and their names."""
 
 
 def inserted(
@@ -274,9 +269,7 @@ def inserted(
     names = ", ".join(_OWN)
     if each:
         shared = "n.own_{}::{}".format
-        of_each = enumerate(_SHARED, len(_OWN) + 1)
-        own += "".join(f", ${n}::{of}[]" for n, of in of_each)
-        names += "".join(f", own_{n}" for n in range(len(_OWN) + 1, len(_OWN) + 1 + len(_SHARED)))
+        own, names = f"{own}{_SHARED_EACH[0]}", f"{names}{_SHARED_EACH[1]}"
     if started:
         own, names = f"{own}, $17::integer{'' if one else '[]'}", f"{names}, slot"
     if turns:
