@@ -78,7 +78,7 @@ class Changes:
                 before, seen, pause_s = seen, None, max(UNTOLD_S, self._poll_s)
             if seen is None or seen != before:
                 self._wake()
-                await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_s)
 
     def _wake(self) -> None:
         self.number += 1

@@ -90,7 +90,7 @@ class Gateway:
         self.streams = Streams(connection, settings, self.closing)
         idle_s = settings.stream_idle_poll_s
         self.throughput = Throughput(connection, self.streams.changes, idle_s)
-        self.lookout = Lookout(connection)
+        self.lookout = Lookout(connection, self.streams.changes)
         self.layouts = Layouts()
 
 

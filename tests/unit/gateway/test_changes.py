@@ -131,6 +131,24 @@ def test_a_change_is_seen_within_half_a_second_after_a_quiet_time() -> None:
     tell(story)
 
 
+def test_limits_are_looked_at_once_more_after_a_change_and_then_no_more() -> None:
+    async def story(stage: Stage) -> None:
+        site = Site(stage, stream_idle_poll_s=1e6)
+        async with AsyncExitStack() as tabs:
+            await opened(site, tabs, "/")
+            await site.settled()
+            for _ in range(2):
+                await stage.client().submit(a_job())
+                await pass_time(stage, 1.0)
+            await pass_time(stage, 11.0)
+            assert 1 <= site.asked["ListKeys"] <= 3
+            await site.settled()
+            await pass_time(stage, 30.0)
+            assert not site.asked["ListKeys"]
+
+    tell(story)
+
+
 def test_nobody_asks_for_changes_when_the_last_tab_is_closed() -> None:
     async def story(stage: Stage) -> None:
         site = Site(stage)

@@ -17,6 +17,7 @@ from longshore.client.connection import Connection, all_of
 from longshore.core.turns import LONG_TURN_S, is_turn_kind, may_hang
 from longshore.errors import LongshoreError
 from longshore.gateway.asking import asked_by
+from longshore.gateway.changes import Changes
 from longshore.model.job import Job, JobFilter, JobState
 from longshore.model.limits import KeyView
 from longshore.model.schedule import Schedule
@@ -44,16 +45,23 @@ class Sight(Struct, frozen=True):
 class Lookout:
     """Looks at limits, schedules and turns, at most every few seconds."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, changes: Changes) -> None:
         self._connection = connection
+        self._changes = changes
+        self._number = -1
         self._sight = Sight()
         self._looked_at = float("-inf")
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something has changed since it looked: then it should be asked again soon."""
+        return self._number != self._changes.number
 
     async def sight(self) -> Sight:
         """What was seen a few seconds ago at most."""
         now = asyncio.get_running_loop().time()
         if now - self._looked_at >= EVERY_S:
-            self._looked_at = now
+            self._looked_at, self._number = now, self._changes.number
             try:
                 self._sight = await self._look()
             except LongshoreError as error:

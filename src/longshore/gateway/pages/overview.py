@@ -42,6 +42,8 @@ class Seen(Struct, frozen=True):
     failed: Sequence[Job]
     groups: Sequence[Group]
     rates: tuple[float, ...] | None
+    is_behind: bool
+    """Whether limits and schedules may be otherwise by now."""
 
 
 async def look(call: Call) -> Seen:
@@ -58,7 +60,8 @@ async def look(call: Call) -> Seen:
         ]
     )
     seen = [SeenDispatcher(one.name, one.alive, one.silent_s) for one in dispatchers]
-    sight = await _sight(call)
+    sees_all = is_whole((await view_of(call)).asker.scope)
+    sight = await call.gateway.lookout.sight() if sees_all else Sight()
     own = [one for one in workers if not one.info.gateway]
     return Seen(
         lanes,
@@ -68,6 +71,7 @@ async def look(call: Call) -> Seen:
         failed.jobs,
         groups,
         await _rates(call),
+        sees_all and call.gateway.lookout.is_behind,
     )
 
 
@@ -89,13 +93,6 @@ async def _stalled(call: Call) -> Sequence[Group]:
     found = await call.connection.groups(GroupFilter(limit=_NEWEST, stalled=True))
     # An older dispatcher lists all groups.
     return [group for group in found if group.stalled_at is not None]
-
-
-async def _sight(call: Call) -> Sight:
-    """What is wrong with limits, schedules and turns, for who may see the whole."""
-    if not is_whole((await view_of(call)).asker.scope):
-        return Sight()
-    return await call.gateway.lookout.sight()
 
 
 async def _rates(call: Call) -> tuple[float, ...] | None:
@@ -330,7 +327,8 @@ def _groups_going_on(groups: Sequence[Group], view: View) -> Html:
 
 def again_s(seen: Seen) -> float | None:
     """Until no job ends any more, the rate falls although nothing changes."""
-    return EVERY_S if seen.rates and seen.rates[-1] else None
+    falls = bool(seen.rates and seen.rates[-1])
+    return EVERY_S if falls or seen.is_behind else None
 
 
 OVERVIEW: Final = Page(
