@@ -120,7 +120,7 @@ def _waiting(node: NodeFacts | None) -> str:
         return f"its group '{node.group.name}' is paused; {resume} lets it go on"
     if node.group.state is GroupState.CANCELLING:
         return f"its group '{node.group.name}' is being cancelled, and it will be"
-    if not node.unmet:
+    if not node.waits_for:  # it may not have been told yet
         return "what it depends on has ended; a dispatcher is about to decide what becomes of it"
     return f"{_awaited(node)}: {_others(node)}"
 

@@ -82,20 +82,26 @@ class LimitService:
 
     async def explain(self, job: Job) -> Facts:
         """What `why` must know of a job; of one that waits also its keys that have no room."""
-        facts = await self._store.explain(job)
-        if job.state is not JobState.READY or job.kind in NOT_RUN:
-            return facts
-        if job.options.fair:
-            facts = structs.replace(facts, fair=await self._fair_place(job))
-        of_lane = lane_keys(job.queue, job.kind, await self._store.limit_rules())
-        keys = dict.fromkeys((*of_lane, *(limit.key for limit in job.options.limits)))
-        views = [await self._store.limit_key(key) for key in keys]
-        return structs.replace(facts, full_keys=tuple(filter(is_full, views)))
+        return await facts_of(self._store, job)
 
-    async def _fair_place(self, job: Job) -> FairPlace:
-        before, is_new = await self._store.fair_place(job.id)
-        weight = weight_of(job.options.fair, await self._store.limit_rules())
-        return FairPlace(job.options.fair, weight, before, is_new)
+
+async def facts_of(store: Store, job: Job) -> Facts:
+    """What a store knows of why a job is where it is."""
+    facts = await store.explain(job)
+    if job.state is not JobState.READY or job.kind in NOT_RUN:
+        return facts
+    if job.options.fair:
+        facts = structs.replace(facts, fair=await _fair_place(store, job))
+    of_lane = lane_keys(job.queue, job.kind, await store.limit_rules())
+    keys = dict.fromkeys((*of_lane, *(limit.key for limit in job.options.limits)))
+    views = [await store.limit_key(key) for key in keys]
+    return structs.replace(facts, full_keys=tuple(filter(is_full, views)))
+
+
+async def _fair_place(store: Store, job: Job) -> FairPlace:
+    before, is_new = await store.fair_place(job.id)
+    weight = weight_of(job.options.fair, await store.limit_rules())
+    return FairPlace(job.options.fair, weight, before, is_new)
 
 
 async def perform_for_limits(service: LimitService, request: m.LimitRequest) -> object:

@@ -327,6 +327,10 @@ TWO = (("left", JobState.RUNNING), ("right", JobState.READY))
             node(0, 3),
             "what it depends on has ended; a dispatcher is about to decide what becomes of it",
         ),
+        (  # they have ended, and nobody has told it yet
+            node(1, 3, Condition.SUCCEEDED, GroupState.RUNNING),
+            "what it depends on has ended; a dispatcher is about to decide what becomes of it",
+        ),
         (
             node(1, 1, Condition.SUCCEEDED, GroupState.STAGING),
             "its group 'nightly' is not complete: its submitter has not sent all jobs",

@@ -86,6 +86,15 @@ class GroupCheck:
         """Whether it is a job of a group."""
         return job in self._nodes
 
+    def node(self, job: UUID) -> GroupNode | None:
+        """What is known of a job of a group."""
+        return self._nodes.get(job)
+
+    def named(self, group: UUID, key: str) -> UUID | None:
+        """The job of a group with this key."""
+        found = (one.job for one in self._nodes.values() if (one.group, one.key) == (group, key))
+        return next(found, None)
+
     def is_group(self, id: UUID | None) -> bool:
         """Whether it is the id of a group."""
         return id in self._plans or id in self._runs

@@ -312,6 +312,14 @@ class Ledger:
         waiting = self._limits.waiting(self._shots)
         return [job for job in waiting if self._limits.has_room(job, self._shots)]
 
+    def held(self, key: str) -> int:
+        """How many jobs hold a slot of a key of limits."""
+        return self._limits.held(key, self._shots)
+
+    def has_slots(self, job: UUID) -> bool:
+        """Whether one more of each of its keys may run."""
+        return self._limits.has_slots(job, self._shots)
+
     def kind_of(self, job: UUID) -> str:
         """The kind of a job."""
         return self._keys[job][0]

@@ -134,12 +134,13 @@ class LimitCheck:
                 return rule
         return None
 
-    def _held(self, key: str, shots: Mapping[UUID, Snapshot]) -> int:
+    def held(self, key: str, shots: Mapping[UUID, Snapshot]) -> int:
+        """How many jobs hold a slot of a key."""
         owned = (job for job, shot in shots.items() if shot.state in OWNED)
         return sum(any(limit.key == key for limit in self.limits(job)) for job in owned)
 
     def _check_count(self, job: UUID, limit: JobLimit, shots: Mapping[UUID, Snapshot]) -> None:
-        most, held = self._bounds_of(limit).concurrency, self._held(limit.key, shots)
+        most, held = self._bounds_of(limit).concurrency, self.held(limit.key, shots)
         if most is not None and held > most:
             text = f"it began as one of {held} of {limit.key}, of which {most} may run at once"
             raise BrokenPromise(Promise.LIMITS, text, job)
@@ -161,10 +162,17 @@ class LimitCheck:
             self._began[key, bounds] = []
         return self._began[key, bounds]
 
+    def has_slots(self, job: UUID, shots: Mapping[UUID, Snapshot]) -> bool:
+        """Whether one more of each of its keys may run, whatever their rates say."""
+        return all(self._has_slot(limit, shots) for limit in self.limits(job))
+
+    def _has_slot(self, limit: JobLimit, shots: Mapping[UUID, Snapshot]) -> bool:
+        most = self._bounds_of(limit).concurrency
+        return most is None or self.held(limit.key, shots) < most
+
     def _has_room(self, limit: JobLimit, shots: Mapping[UUID, Snapshot]) -> bool:
         bounds = self._bounds_of(limit)
-        most = bounds.concurrency
-        if most is not None and self._held(limit.key, shots) >= most:
+        if not self._has_slot(limit, shots):
             return False
         if bounds.rate is None:
             return True

@@ -12,6 +12,7 @@ class Promise(StrEnum):
     DURABLE = "G1 accepted is durable"
     ONE_OWNER = "G2 one owner"
     ONE_OUTCOME = "G3 one outcome"
+    NO_SILENCE = "G4 no silence"
     ORDER = "G5 order"
     SELF_STOP = "G6 self-stop"
     ACTORS = "G7 actors"

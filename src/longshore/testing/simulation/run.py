@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.core.why import why
+from longshore.dispatcher.limit_service import facts_of
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.group import NodeView
 from longshore.model.ids import derive_id
@@ -49,6 +50,7 @@ from longshore.testing.simulation.trace import Trace
 from longshore.testing.simulation.turn_bodies import input_of, is_turn
 from longshore.testing.simulation.web_check import WebCheck
 from longshore.testing.simulation.web_cluster import WebCluster
+from longshore.testing.simulation.why_check import WhyCheck
 from longshore.testing.virtual import VirtualClock
 
 CALM_S: Final = 300.0
@@ -156,6 +158,7 @@ class Simulation:
         self._nemesis = Nemesis(self._world, self._nodes)
         self._fairness = Fairness(self._dispatchers, self._workers, scenario.lookahead_s)
         self._progress = LimitProgress(self._ledger, self._fairness, self._settings.poll_s)
+        self._reasons = WhyCheck(self._ledger, self._groups, self._stores, self._store)
 
     def _random(self, what: str) -> Random:
         return Random(f"{self._scenario.seed}/{what}")
@@ -296,6 +299,7 @@ class Simulation:
         now = self._loop.time()
         self._fairness.look(now)
         self._progress.look(now, calm=self._is_fair())
+        self._reasons.look(now)
 
     async def _act(self) -> None:
         try:
@@ -348,7 +352,7 @@ class Simulation:
         view = at_once(self._store.job(job))
         if view is None:
             return "it is gone"
-        return f"it is {view.state}: {why(view, at_once(self._store.explain(view)))}; still so"
+        return f"it is {view.state}: {why(view, at_once(facts_of(self._store, view)))}; still so"
 
     def _children(self) -> dict[UUID, list[UUID]]:
         found: dict[UUID, list[UUID]] = {}
