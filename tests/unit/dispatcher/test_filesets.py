@@ -318,8 +318,7 @@ def test_what_nothing_needs_is_doomed_in_time_and_its_bytes_go_later() -> None:
 
 def test_old_versions_go_in_time_if_that_is_set() -> None:
     async def story(stage: Stage) -> None:
-        terms = {"versions_keep": 1, "versions_older_s": UNUSED_S, "filesets_gc_s": LOOK_S}
-        await stage.dispatcher(**terms)
+        await stage.dispatcher(versions_keep=1, versions_older_s=UNUSED_S, filesets_gc_s=LOOK_S)
         async with connection(stage) as client:
             for text in ("one", "two"):
                 await pushed(client, a_folder(text))
