@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec import structs
 from tests.unit.core.test_scheduler import Worker
 
 from longshore.core.admission import Patience
@@ -154,12 +155,13 @@ def test_small_jobs_leave_a_worker_empty_for_a_large_one() -> None:
 
 def test_jobs_that_need_one_resource_go_where_others_are_taken_too() -> None:
     """A job that needs CPU alone does not take it from a worker whose device is free."""
-    kinds, total = {"train": KindInfo()}, {"cpu": 4.0, "gpu": 1.0}
-    infos = [
-        WorkerInfo(id=new_id(), kinds=kinds, pools={Pool.COROUTINE: 9}, resources=total)
-        for _ in range(2)
-    ]
-    free, used = Worker(infos[0]), Worker(infos[1], taken="gpu=1")
+    info = WorkerInfo(
+        id=new_id(),
+        kinds={"train": KindInfo()},
+        pools={Pool.COROUTINE: 9},
+        resources={"cpu": 4.0, "gpu": 1.0},
+    )
+    free, used = Worker(info), Worker(structs.replace(info, id=new_id()), taken="gpu=1")
     scheduler = a_scheduler(free, used, lanes=(SMALL,))
     scheduler.lanes.claimed(scheduler.plan([]).claims, {})
     scheduler.lanes.add_ready({SMALL.hash: 1})
