@@ -37,6 +37,7 @@ and waited for another one: then its times would come before those of the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
@@ -264,12 +265,9 @@ def inserted(
     `ranked`, their ranks too. With `each`, jobs share nothing (see `columns`). What `first` selects
     precedes it, and can `guard` it.
     """
-    shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
+    shared = _shared_as(one=one, each=each)
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
-    names = ", ".join(_OWN)
-    if each:
-        shared = "n.own_{}::{}".format
-        own, names = f"{own}{_SHARED_EACH[0]}", f"{names}{_SHARED_EACH[1]}"
+    own, names = own + _SHARED_EACH[0] * each, ", ".join(_OWN) + _SHARED_EACH[1] * each
     if started:
         own, names = f"{own}, $17::integer{'' if one else '[]'}", f"{names}, slot"
     if turns:
@@ -317,6 +315,13 @@ WITH {first} {may} new AS (
 numbered AS (
     INSERT INTO longshore.job_number (number, id) SELECT number, id FROM new
 )"""
+
+
+def _shared_as(*, one: bool, each: bool) -> Callable[[int, str], str]:
+    """How the insert names a parameter that jobs may share, by its number and type."""
+    if each:
+        return "n.own_{}::{}".format
+    return "${}::{}".format if one else "(${}::{}[])[n.shape]".format
 
 
 def _due(started: bool, one: bool) -> str:
