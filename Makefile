@@ -61,7 +61,7 @@ bench-full:  ## the same with more of everything
 	@scripts/setup dev servers engine bench
 	@$(BIN)/python bench/run.py --full $(BENCH)
 
-soak:  ## break real processes for hours, one seed after the other, until a promise is broken (HOURS=8)
+soak:  ## break simulated clusters, then real processes, for hours, until a promise is broken (HOURS=8)
 	@scripts/setup dev servers patroni
 	@$(BIN)/python scripts/soak.py $(HOURS)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from longshore.cli.main import execute
@@ -14,9 +16,19 @@ from longshore.wire.worker_side import Event, WorkerSession
 
 def test_it_prints_one_line_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["simulate", "--from", "2", "--seeds", "2"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, all_of = capsys.readouterr().out.splitlines()
     assert first.startswith("seed 2: kept  ")
     assert second.startswith("seed 3: kept  ")
+    assert all_of.startswith("2 seeds kept all promises through ")
+
+
+def test_faults_are_counted_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["simulate", "--from", "2", "--seeds", "2", "--json"]) == 0
+    facts = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(one["faults"] > 0 for one in facts)
+    assert execute(["simulate", "--from", "2", "--seeds", "2"]) == 0
+    total = sum(one["faults"] for one in facts)
+    assert capsys.readouterr().out.endswith(f" through {total:,} faults\n")
 
 
 def test_every_fourth_seed_is_on_sqlite_unless_told_otherwise(
@@ -25,7 +37,8 @@ def test_every_fourth_seed_is_on_sqlite_unless_told_otherwise(
     assert execute(["simulate", "--from", "4", "--seeds", "2"]) == 0
     assert execute(["simulate", "--seed", "4", "--store", "model"]) == 0
     assert execute(["simulate", "--seed", "5", "--store", "sqlite"]) == 0
-    stores = [line.split(" on ")[1].split()[0] for line in capsys.readouterr().out.splitlines()]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("seed")]
+    stores = [line.split(" on ")[1].split()[0] for line in lines]
     assert stores == ["sqlite", "model", "model", "sqlite"]
 
 

@@ -1,4 +1,4 @@
-"""G4: in storms, what is said of a job that does not run is known and true; and if not, it shows."""
+"""G4: in storms, what is said of a job that does not run is known and true. If not, it shows."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from longshore.links.keys import read_secret
 from longshore.testing.processes import Process, run, settings
 from tests.system.conftest import ANY, QUICK
 from tests.system.pages import blocks
+from tests.tidy import tree
 
 
 @pytest.mark.parametrize("page", ["configuration.md", "failover.md", "operations.md"])
@@ -52,8 +53,21 @@ def test_the_simulations_run(page: str) -> None:
         assert done.returncode == 0, (words, done.stdout)
 
 
+def test_every_promise_has_a_command_that_shows_it() -> None:
+    """`test_the_simulations_run` runs them."""
+    page = (tree.ROOT / "docs" / "guarantees.md").read_text()
+    sections = re.split("^## ", page, flags=re.MULTILINE)
+    shown = {
+        found[1]
+        for section in sections
+        if (found := re.match(r".*\((G\d)\)\n", section))
+        and re.search(r"^\$ longshore simulate ", section, re.MULTILINE)
+    }
+    assert shown == {f"G{n}" for n in range(1, 9)}
+
+
 def test_why_answers_for_a_kind_that_is_misspelt(tmp_path: Path) -> None:
-    (console,) = (block for block in blocks("guarantees.md", "console") if "why" in block.text)
+    (console,) = (b for b in blocks("guarantees.md", "console") if "$ longshore why" in b.text)
     (submit, _), (why, _) = console.commands()
     words = ["--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:

@@ -62,6 +62,7 @@ def simulate(
 
     if scenario_name is not None and scenario_name not in SCENARIOS:
         raise click.BadParameter(f"give one of {', '.join(SCENARIOS)}", param_hint="'--scenario'")
+    faults = 0
     for one in [seed] if seed is not None else range(first, first + seeds):
         on_sqlite = store == "sqlite" if store is not None else run.is_for_sqlite(one)
         what = scenario_name or scenario_of(one)
@@ -75,6 +76,9 @@ def simulate(
             if not as_json:
                 _tell(verdict, *named)
             return BROKEN
+        faults += verdict.faults
+    if seed is None and not as_json:
+        print_text(f"{seeds:,} seeds kept all promises through {faults:,} faults")
     return 0
 
 
@@ -86,6 +90,7 @@ def _facts(verdict: Verdict, what: str, store: str) -> dict[str, object]:
         "broken": None if verdict.broken is None else str(verdict.broken),
         "simulated_s": verdict.seconds,
         "steps": verdict.steps,
+        "faults": verdict.faults,
         "trace": verdict.trace.digest(),
     }
 

@@ -329,6 +329,7 @@ class _Run:
             self._left_out.append("a full disk: this needs Linux")
             yield from ((sort, Deed.FULL_DISK) for sort in ("dispatcher", "gateway", "postgres"))
         self._left_out.append("a slow disk: processes that stutter stand for it")
+        self._left_out.append("clocks that jump: all processes share the machine's")
 
     # the end
 

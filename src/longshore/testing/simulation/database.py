@@ -160,6 +160,8 @@ class Database:
         self.random = random
         self._loop = loop
         self._on_commit = on_commit
+        self.spoilt = 0
+        """How many calls it failed, or answered late."""
 
     async def ask(
         self,
@@ -201,6 +203,7 @@ class Database:
             self._fail(request, f"the answer to {request.verb} was lost", 0.0)
         else:
             late_s = self.weather.late.get(request.process.node, 0.0)
+            self.spoilt += late_s > 0
             self._later(request.succeed, answer, after_s=late_s)
 
     def _commit(self, request: _Request[Any]) -> object:
@@ -211,6 +214,7 @@ class Database:
         return answer
 
     def _fail(self, request: _Request[Any], why: str, after_s: float) -> None:
+        self.spoilt += 1
         self._later(request.fail, StoreUnavailable(f"{why}; try again"), after_s=after_s)
 
     def _later(self, settle: Callable[[Any], None], what: object, *, after_s: float = 0.0) -> None:

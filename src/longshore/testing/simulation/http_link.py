@@ -57,6 +57,8 @@ class HttpLink:
         self.random = random
         self.weather = HttpWeather()
         self.servers: dict[str, tuple[Process, Serve]] = {}
+        self.spoilt = 0
+        """How many requests it lost or doubled."""
         self._trace = trace
 
     def listen(self, process: Process, serve: Serve) -> None:
@@ -104,10 +106,12 @@ class _Call:
         weather, random = self._link.weather, self._link.random
         self._note(self._caller, f"asks {self._way[1]}: {self._words}")
         if random.random() < weather.lost:
+            self._link.spoilt += 1
             self._later(self._way, self._fail, Unanswered("the connection broke"))
             return
         self._later(self._way, self._arrive, True)
         if self._request.method != "POST" and random.random() < weather.doubled:
+            self._link.spoilt += 1
             after_s = random.uniform(0.0, TWICE_WITHIN_S)
             self._later(self._way, self._arrive, False, after_s=after_s)
 

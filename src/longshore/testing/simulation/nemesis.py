@@ -26,6 +26,8 @@ class Nemesis:
         self._serial = 0
         self._troubled_at = float("-inf")
         self._is_over = False
+        self.struck = 0
+        """How many faults it has made."""
 
     def unleash(self, faults: Iterable[f.Fault]) -> None:
         """Every fault will happen at its time."""
@@ -75,6 +77,7 @@ class Nemesis:
     def _trouble(self, seconds: float, do: Deed, undo: Deed) -> None:
         """Does something now and undoes it later; until then there is trouble."""
         self._serial += 1
+        self.struck += 1
         serial = self._serial
 
         def end() -> None:
@@ -98,6 +101,8 @@ class Nemesis:
             if node.process is process and not self._is_over:
                 if fault.is_trouble:
                     self._trouble(0.0, _nothing, _nothing)
+                else:
+                    self.struck += 1
                 node.kill("is killed")
                 self._loop.outside_at(self._loop.time() + fault.down_s, node.start)
 
@@ -108,6 +113,7 @@ class Nemesis:
         if fault.is_trouble:
             self._trouble(fault.down_s, node.stop, node.start)
         else:
+            self.struck += 1
             node.stop()
             self._loop.outside_at(self._loop.time() + fault.down_s, node.start)
 

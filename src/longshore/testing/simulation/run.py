@@ -75,6 +75,8 @@ class Verdict(Struct, frozen=True):
     broken: BrokenPromise | None
     seconds: float
     steps: int
+    faults: int
+    """How much went wrong: faults that struck, messages that got lost, calls that failed."""
     trace: Trace
 
 
@@ -272,12 +274,16 @@ class Simulation:
             self._loop.run_until_complete(main)
             self._watching = False
             self._trace.close()
-            seconds, steps = self._loop.time(), self._loop.steps
+            seconds, steps, faults = self._loop.time(), self._loop.steps, self._faults()
             self._loop.run_until_complete(self._tear_down())
         finally:
             self._loop.close()
             self._stores.close()
-        return Verdict(self._scenario, self._broken, seconds, steps, self._trace)
+        return Verdict(self._scenario, self._broken, seconds, steps, faults, self._trace)
+
+    def _faults(self) -> int:
+        world = self._world
+        return self._nemesis.struck + self._trace.lost + world.database.spoilt + world.http.spoilt
 
     async def _main(self) -> None:
         for node in self._nodes.values():

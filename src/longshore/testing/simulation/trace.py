@@ -47,6 +47,8 @@ class Trace:
         self.names: dict[UUID, str] = {}
         self.owners: dict[UUID, UUID] = {}
         """Jobs that are turns, and their actors."""
+        self.lost = 0
+        """How many messages got lost."""
         self._entries: list[Entry | Passage] = []
         self._is_closed = False
 
@@ -62,6 +64,7 @@ class Trace:
     def passage(self, at: float, who: str, fate: str, frames: Sequence[bytes]) -> None:
         """A message was sent, arrived or got lost."""
         if not self._is_closed:
+            self.lost += fate == "lost"
             self._entries.append(Passage(at, who, fate, frames))
 
     def name(self, id: UUID | None) -> str:

@@ -79,7 +79,7 @@ class WhyCheck:
         node = self._groups.node(job.id)
         named = _NAMED.findall(words)
         if node is None or not named:
-            return False
+            return bool(named)
         found = ((self._groups.named(node.group, key), state) for key, state in named)
         shots = self._ledger.shots
         return all(one is None or shots[one].state.value == state for one, state in found)
@@ -94,8 +94,9 @@ class WhyCheck:
         """Whether its group is in this state."""
 
         def is_so(job: Job, words: str) -> bool:
-            node = self._groups.node(job.id)
-            return node is not None and self._stores.groups().get(node.group) is state
+            node, groups = self._groups.node(job.id), self._stores.groups()
+            # A new run is known once it is complete: until then it is one of those in this state.
+            return state in groups.values() if node is None else groups.get(node.group) is state
 
         return is_so
 
