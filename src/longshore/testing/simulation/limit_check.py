@@ -96,7 +96,7 @@ class LimitCheck:
         """These jobs lost their worker: nobody holds their keys but jobs that have an owner."""
         keys = {limit.key: job for job in lost for limit in self.limits(job)}
         for key, job in sorted(keys.items()):
-            held, owned = held_of(key), self._held(key, shots)
+            held, owned = held_of(key), self.held(key, shots)
             if held != owned:
                 text = f"its worker is lost, and {held} slots of {key} are held by {owned} jobs"
                 raise BrokenPromise(Promise.SLOTS, text, job)
