@@ -20,6 +20,8 @@ from .test_schedules import EVERY_S, a_schedule, fires
 from .test_stories import tell
 
 HOUR_S = 3600.0
+PACE_S = 10.0
+"""A job may begin so often."""
 
 
 class OddClock(VirtualClock):
@@ -118,14 +120,14 @@ def test_dispatchers_with_clocks_apart_keep_a_rate_in_the_stores_time() -> None:
         await with_clocks_apart(stage)
         await stage.worker("w1", slots=9, to="d1")
         await stage.worker("w2", slots=9, to="d2")
-        limit = JobLimit("api=x", rate=Rate(1, 10.0))
+        limit = JobLimit("api=x", rate=Rate(1, PACE_S))
         jobs = [a_job(limits=(limit,)) for _ in range(6)]
         await stage.client().submit(*jobs[:3])
         await stage.client("d2").submit(*jobs[3:])
         for expected in range(1, 6):
-            await asyncio.sleep(5)
+            await asyncio.sleep(PACE_S / 2)
             assert await begun(stage, jobs) == expected
-            await asyncio.sleep(5)
+            await asyncio.sleep(PACE_S / 2)
 
     tell(story)
 
@@ -138,15 +140,15 @@ def test_a_rate_goes_on_when_the_stores_clock_jumps(off_s: float) -> None:
         clock = odd_store(stage)
         await stage.dispatcher(poll_s=1.0)
         await stage.worker(slots=9)
-        limit = JobLimit("api=x", rate=Rate(1, 10.0))
+        limit = JobLimit("api=x", rate=Rate(1, PACE_S))
         jobs = [a_job(limits=(limit,)) for _ in range(6)]
         await stage.client().submit(*jobs)
-        await asyncio.sleep(15)
+        await asyncio.sleep(1.5 * PACE_S)
         assert await begun(stage, jobs) == 2
         clock.off_s += off_s
-        await asyncio.sleep(5)
+        await asyncio.sleep(PACE_S / 2)
         assert await begun(stage, jobs) == 3
-        await asyncio.sleep(10)
+        await asyncio.sleep(PACE_S)
         assert await begun(stage, jobs) == 4
 
     tell(story)
