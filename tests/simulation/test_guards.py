@@ -110,7 +110,7 @@ class NoSessionCheck(MemoryStore):
 
 def test_without_the_check_of_the_session_a_job_is_placed_where_nobody_looks() -> None:
     """G1."""
-    assert hunt(60, NoSessionCheck, first=10).promise is Promise.DURABLE
+    assert hunt(60, NoSessionCheck, first=13).promise is Promise.DURABLE
 
 
 class NoRecheck(MemoryStore):
