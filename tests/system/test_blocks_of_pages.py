@@ -17,6 +17,9 @@ from tests.system.conftest import ANY, QUICK
 from tests.system.pages import blocks
 from tests.tidy import tree
 
+PATIENCE_S = 300
+"""How long a simulation may take where it hardly gets a core."""
+
 
 @pytest.mark.parametrize("page", ["configuration.md", "failover.md", "operations.md"])
 def test_the_settings_files_can_be_read(page: str, tmp_path: Path) -> None:
@@ -40,6 +43,7 @@ def test_the_keys_are_made_and_handed_out_as_the_page_says(tmp_path: Path) -> No
     assert (tmp_path / "clients" / "shop.public.toml").exists()
 
 
+@pytest.mark.timeout(3 * PATIENCE_S)
 @pytest.mark.parametrize("page", ["simulation.md", "guarantees.md"])
 def test_the_simulations_run(page: str) -> None:
     """Each with a few seeds only; tests/simulation runs more."""
@@ -49,7 +53,7 @@ def test_the_simulations_run(page: str) -> None:
     for command in typed:
         few = re.sub(r"--seeds \d+", "", command)
         words = shlex.split(few if "--seed " in few else f"{few} --seeds 2")
-        done = run(*words)
+        done = run(*words, timeout_s=PATIENCE_S)
         assert done.returncode == 0, (words, done.stdout)
 
 
