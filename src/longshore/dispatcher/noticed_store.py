@@ -29,8 +29,18 @@ UNSEEN: Final = frozenset(
     | {"cancelling", "checkpoint", "depths", "dispatchers", "doomed_blobs", "draining"}
     | {"due_schedules", "ended", "explain", "fair_place", "fileset_version", "fileset_versions"}
     | {"filesets", "fire_of", "fires", "fires_between", "group", "group_lanes", "group_progress"}
-    | {"groups", "input_version", "job", "jobs", "lanes", "limit_key", "limit_keys"}
-    | {"limit_rules", "log_parts", "logs", "mail", "nodes", "old_logs", "overdue", "peaks"}
+    | {"groups", "input_version", "is_sweeping", "job", "jobs", "lanes", "limit_key", "limit_keys"}
+    | {
+        "limit_rules",
+        "log_parts",
+        "logs",
+        "mail",
+        "nodes",
+        "nodes_near",
+        "old_logs",
+        "overdue",
+        "peaks",
+    }
     | {"pending_fires", "placed", "queues", "replies", "run_times", "running_bulks", "schedule"}
     | {"schedules", "token", "tokens", "turns", "undelivered_sends", "unused_bytes"}
     | {"version_of_job", "versions_of_node", "web_attendance", "web_workers", "workers"}

@@ -9,7 +9,6 @@ knows.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
@@ -31,7 +30,6 @@ from longshore.core.access import (
     with_submitter,
 )
 from longshore.core.additions import check_addition, naming_job
-from longshore.core.blocking import lane_views
 from longshore.core.capacity import capacity, declared, with_peaks
 from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, named
 from longshore.core.keys import within_key
@@ -45,7 +43,7 @@ from longshore.dispatcher.bulk_service import BulkService
 from longshore.dispatcher.changes import next_mark
 from longshore.dispatcher.draining import drained
 from longshore.dispatcher.file_service import FileService
-from longshore.dispatcher.lane_depths import lane_depths
+from longshore.dispatcher.fleet_views import seen_dispatchers, seen_lanes
 from longshore.dispatcher.limit_service import LimitService
 from longshore.dispatcher.log_pages import log_page
 from longshore.dispatcher.pruner import configured
@@ -84,7 +82,6 @@ from longshore.model.retention import Pruned
 from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Capacity,
-    DispatcherView,
     KindInfo,
     QueueView,
     WorkerView,
@@ -395,20 +392,8 @@ class Service:
 
     async def dispatchers(self) -> list[m.DispatcherAnswer]:
         """Every dispatcher that has not retired."""
-        workers = Counter(one.dispatcher for one in await self._store.workers() if one.alive)
-        return [self._seen(view, workers[view.id]) for view in await self._store.dispatchers()]
-
-    def _seen(self, view: DispatcherView, workers: int) -> m.DispatcherAnswer:
-        silent_s = self._runtime.silent_s(view)
-        return m.DispatcherAnswer(
-            id=view.id,
-            name=view.name,
-            started_at=view.started_at,
-            renewed_no=view.renewed_no,
-            workers=workers,
-            alive=silent_s < self._settings.dispatcher_lease_s,
-            silent_s=silent_s,
-        )
+        lease_s = self._settings.dispatcher_lease_s
+        return await seen_dispatchers(self._store, self._runtime.silent_s, lease_s)
 
     async def queues(self) -> list[QueueView]:
         """Every queue that ever held a job or was paused."""
@@ -416,9 +401,7 @@ class Service:
 
     async def lanes(self) -> list[LaneView]:
         """Every lane that holds jobs, and what holds its ready ones back."""
-        depths = await lane_depths(self._store)
-        queues = await self._store.queues() if any(one.paused for one in depths) else []
-        return lane_views(depths, await self.workers(), queues)
+        return await seen_lanes(self._store, await self.workers())
 
     async def hello(self) -> m.HelloAnswer:
         """Which dispatcher answers."""
