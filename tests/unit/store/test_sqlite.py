@@ -319,8 +319,8 @@ async def test_own_writes_give_no_hints_but_those_of_others_do(path: Path) -> No
         assert not hint.done()
         await elsewhere.accepted(a_job())
         await spin(hint)
-        # No application sends in a transaction of its own here.
-        assert {await hint, await anext(hints), await anext(hints)} == set(Hint) - {Hint.SENDS}
+        # SQLite does not tell what changed.
+        assert [await hint, *[await anext(hints) for _ in [*Hint][1:]]] == [*Hint]
 
 
 PROCESSES = 4

@@ -94,10 +94,13 @@ def test_every_example_is_there() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
     for target in re.findall(r"\]\(([^)]+)\)", TEXT):
-        if target.startswith("#"):
-            assert target[1:] in anchors, target
-        else:
-            assert (page.PAGE.parent / target).exists(), target
+        path, _, anchor = target.partition("#")
+        there = page.PAGE.parent / path if path else page.PAGE
+        assert there.exists(), target
+        assert not anchor or anchor in _anchors(there.read_text()), target
+
+
+def _anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
