@@ -405,7 +405,7 @@ def collect_blobs(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Remove the bytes that no version needs, or versions that are not used.
+    """Remove bytes that no version needs, or versions that nobody uses.
 
     Dispatchers remove bytes by themselves. What was stored or used within `blob_unused_s` stays,
     and what is to be removed waits for `blob_doomed_s` before its bytes go.
