@@ -163,7 +163,7 @@ class GrowsOn(MemoryStore):
 
 def test_jobs_that_are_added_to_a_cancelled_group_and_left_there_are_noticed() -> None:
     """G1."""
-    assert hunt(60, GrowsOn, make=one_group, first=14).promise is Promise.DURABLE
+    assert hunt(60, GrowsOn, make=one_group, first=80).promise is Promise.DURABLE
 
 
 class TellsNewJobsNothing(MemoryStore):

@@ -81,8 +81,8 @@ def test_dispatchers_that_are_killed_again_and_again_never_exceed_a_limit(
         dispatchers[turn % 2] = restarted(fleet, dispatchers[turn % 2])
         assert is_full(noted), "what runs goes on, and nothing else begins"
         until.touch()
-    for job in jobs:
-        job.result(timeout_s=120)
+        for job in jobs[-SHIPS:]:
+            job.result(timeout_s=120)
     notes = lines(noted)
     assert max(running(notes)) == 2
     assert len(notes) == 2 * len(jobs) == 2 * TURNS * SHIPS, "none is lost, each ran once"

@@ -17,7 +17,7 @@ from longshore.model.limits import KeyView, LimitRule
 MOST_KEYS: Final = 100
 
 
-class NewLimit(Struct, frozen=True, forbid_unknown_fields=True):
+class NewRule(Struct, frozen=True, forbid_unknown_fields=True):
     """What limits or weighs the keys that match a pattern; a rate is written as `100/min`."""
 
     concurrency: int | None = None
@@ -62,7 +62,7 @@ async def list_limits(call: Call) -> Response:
 
 async def set_limit(call: Call) -> Response:
     """Sets the rule for the keys that match a pattern."""
-    pattern, new = call.name("pattern"), await call.body(NewLimit)
+    pattern, new = call.name("pattern"), await call.body(NewRule)
     if new.burst is not None and new.rate is None:
         raise InvalidInput("a limit has a burst, but no rate; give a rate like 100/min")
     burst = 1 if new.burst is None else new.burst
@@ -119,7 +119,7 @@ LIMIT_ROUTES: Final = (
         needs=Right.ADMIN,
         summary="Set the rule for the keys that match a pattern, such as tenant=* or queue=mail.",
         do=set_limit,
-        body=NewLimit,
+        body=NewRule,
         answers={200: LimitRule},
     ),
     Operation(
